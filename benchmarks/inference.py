@@ -70,7 +70,7 @@ def source_of(name: str) -> Source:
 def audit(name: str, *, shares: bool) -> float:
     """Return the seconds that an audit with all attacks takes."""
     made = Shared if shares else lambda *_, **__: Shared()
-    with mock.patch("leakgauge.inference.run.shadows.Shared", made):
+    with mock.patch("leakgauge.inference.run.observing.Shared", made):
         return seconds(name, ATTACKS, trials=100)
 
 

@@ -84,10 +84,10 @@ def test_features_that_do_not_fit_are_refused_before_any_training(tmp_path: Path
 PEAK = """
 import resource, torch
 from leakgauge.inference.adversaries.sharing import features_of
-from leakgauge.inference.adversaries.views import Flat
+from leakgauge.inference.adversaries.views import FlattenView
 chunks = ({{"w": torch.full((10, {width}), float(n))}} for n in range(100))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-(features,) = features_of(chunks, [Flat()], 1000)
+(features,) = features_of(chunks, [FlattenView()], 1000)
 assert (features[::10, 0] == range(100)).all()
 print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before), features.nbytes)
 """

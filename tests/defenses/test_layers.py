@@ -20,7 +20,7 @@ from leakgauge.defenses import (
 )
 from leakgauge.gradients import batch_gradients, params_of
 from leakgauge.inference.catalog import panel_of
-from leakgauge.inference.run.adversaries import playing
+from leakgauge.inference.checking import attacks_for
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.inversion import Cosine, SquaredError, adapted, adapts, preset, reconstruct
 from leakgauge.models import initialise
@@ -175,8 +175,8 @@ def test_noise_on_some_layers_calls_the_adversary_of_all_rounds() -> None:
     spec = InferenceSpec(ask=("property",), rounds=2, batches="reuse")
     wanted = panel_of("property", all_rounds=True)
     for text in ("noise:std=0.1", "noise:std=0.1,layers=first"):
-        assert playing(spec, "property", defended(text)).panel == wanted
-    assert playing(spec, "property", defended("sign:layers=first")).panel != wanted
+        assert attacks_for(spec, "property", defended(text)).panel == wanted
+    assert attacks_for(spec, "property", defended("sign:layers=first")).panel != wanted
 
 
 @pytest.mark.parametrize("text", SENDS)

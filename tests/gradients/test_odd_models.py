@@ -14,7 +14,8 @@ from leakgauge.data import split_records
 from leakgauge.defenses import Defense, none
 from leakgauge.guarantee import DPSGDMechanism, audit_pair
 from leakgauge.inference import Attack, Discriminant, Energies, Forest, Joint, Logistic
-from leakgauge.inference.run import Settings, audit, make_stage
+from leakgauge.inference.run import audit, make_stage
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Measurement
 from support.defenses import clip, dpsgd, perturb, prune, quantise
 from support.pairs import INPUTS, a_pair
@@ -44,14 +45,14 @@ def odd_task(inputs: int = 6) -> Task:
 def found(attack: Attack, defense: Defense, task: Task | None = None) -> list[Measurement]:
     data = records(3.0)
     split = split_records(data.secrets["s"], shadow=600, rng=stream(0, "split"))
-    settings = Settings("s", batch_size=8, rounds=2, trials=400)
+    settings = InferenceSpec(secret="s", batch_size=8, rounds=2, trials=400)
     stage = make_stage(
         "property",
         odd_task() if task is None else task,
         data,
         split,
         attacks=[attack],
-        settings=settings,
+        spec=settings,
         defense=defense,
     )
     return [one for one in audit(stage) if one.metric == "auroc"]

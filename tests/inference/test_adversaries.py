@@ -1,4 +1,4 @@
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from scipy import stats
 from torch.nn.functional import cross_entropy
 
 from leakgauge.core.rng import stream
-from leakgauge.inference import Auto, Forest, Logistic, Shadow, accumulate
+from leakgauge.inference import Forest, Logistic, Shadow, accumulate
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
 from leakgauge.results.roc import auroc
 from support.references import inference as literal
@@ -75,7 +75,7 @@ def test_one_round_cannot_rule_the_others() -> None:
 
 
 FOREST, LOGISTIC = Forest(trees=20, batches=300), Logistic(batches=300)
-ATTACKS = [FOREST, LOGISTIC, Auto((FOREST, LOGISTIC), batches=300)]
+ATTACKS = [FOREST, LOGISTIC]
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
@@ -150,48 +150,3 @@ def test_logistic_is_humble_where_nothing_leaks() -> None:
         for seed in range(8)
     ]
     assert np.mean(slopes) < 0.2
-
-
-@dataclass(frozen=True)
-class Coin:
-    """An attack that knows nothing."""
-
-    name: str = "coin"
-
-    def fit(self, shadow, log_prior, *, rng):
-        return CoinTossed(log_prior)
-
-
-@dataclass(frozen=True, eq=False)
-class CoinTossed:
-    log_prior: np.ndarray
-    details: str = "coin"
-
-    def log_posterior(self, seen):
-        return np.tile(self.log_prior, (len(next(iter(seen.values()))), 1))
-
-
-@dataclass(frozen=True)
-class Overconfident:
-    """Knows the shadow batches that it was shown by heart, and is sure of everything else."""
-
-    name: str = "overconfident"
-
-    def fit(self, shadow, log_prior, *, rng):
-        assert isinstance(shadow, Shadow)
-        return Sure(log_prior)
-
-
-@dataclass(frozen=True, eq=False)
-class Sure(CoinTossed):
-    def log_posterior(self, seen):
-        n = len(next(iter(seen.values())))
-        return np.tile(np.log([0.999, 0.001]), (n, 1))
-
-
-def test_auto_picks_what_predicts_and_not_what_is_sure() -> None:
-    rng = stream(0, "fit")
-    leak = Auto((Coin(), Overconfident(), FOREST)).fit(bench(3.0), UNIFORM, rng=rng)
-    none = Auto((Overconfident(), FOREST, Coin())).fit(bench(0.0), UNIFORM, rng=rng)
-    assert leak.picked == "forest"
-    assert none.picked == "coin"

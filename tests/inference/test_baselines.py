@@ -1,4 +1,4 @@
-"""Baselines: what labels and feature means tell of the secret without any gradient."""
+"""Baselines: labels and feature means reveal the secret without any gradient."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def test_nothing_tells_where_nothing_goes_with_the_secret() -> None:
 
 
 def test_candidates_are_compared_by_their_labels() -> None:
-    """Each user has labels of its own, and no features."""
+    """Each user has different labels, and no features."""
     rng = stream(4, "users")
     users = np.repeat(np.arange(150), 20)
     share = rng.beta(0.5, 0.5, size=150)
@@ -67,7 +67,7 @@ def test_candidates_are_compared_by_their_labels() -> None:
     assert found[LABELS_ALONE] > 0.8
 
 
-def test_they_stand_beside_the_adversary_and_depend_on_no_round() -> None:
+def test_they_are_measured_with_the_adversary_and_do_not_depend_on_the_round() -> None:
     found = [
         m
         for rounds in (1, 3)

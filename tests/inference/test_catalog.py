@@ -18,7 +18,6 @@ from leakgauge.core.types import Task
 from leakgauge.data import split_records
 from leakgauge.gradients import params_of
 from leakgauge.inference import (
-    Auto,
     Discriminant,
     Encoder,
     Energies,
@@ -32,9 +31,9 @@ from leakgauge.inference import (
     parse_adversary,
 )
 from leakgauge.inference.adversaries.views import MaxPool
-from leakgauge.inference.catalog import ADVERSARIES, GAMES, REGISTRY, games_of, players
-from leakgauge.inference.run import Settings, audit, make_stage
-from leakgauge.inference.run.adversaries import playing
+from leakgauge.inference.catalog import ADVERSARIES, GAMES, REGISTRY, adversaries_for, games_of
+from leakgauge.inference.checking import attacks_for, check
+from leakgauge.inference.run import audit, make_stage
 from leakgauge.inference.spec import InferenceSpec
 from support.synthetic import bench, records, small_stage, small_task
 
@@ -43,7 +42,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leakgauge.inference.games.candidates import CandidateAttack
+from leakgauge.inference.adversaries.adversary import CandidateAttack
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("forest", Forest()),
         ("logistic:batches=300", Logistic(batches=300)),
         ("energies:batches=300", Energies(batches=300)),
-        ("auto:folds=4", Auto(folds=4)),
         ("joint:batches=300", Joint(batches=300)),
         ("matching:batches=50", Matching(batches=50)),
         ("encoder:kernel=3,codes=100", Encoder(kernel=3, codes=100)),
@@ -173,10 +171,10 @@ def test_the_kernel_of_a_stage_follows_its_records() -> None:
     faces = replace(data, x=data.x[:, None, :])
     flat = torch.nn.Sequential(torch.nn.Flatten(), small_task(data).model)
     split = split_records(data.secrets["s"], shadow=600, rng=stream(0, "split"))
-    settings = Settings("s", batch_size=8, rounds=1, trials=400)
+    settings = InferenceSpec(secret="s", batch_size=8, rounds=1, trials=400)
     task = Task(flat, small_task(data).loss)
     for ask in ("property", "proportion"):
-        (played,) = make_stage(ask, task, faces, split, settings=settings).attacks
+        (played,) = make_stage(ask, task, faces, split, spec=settings).attacks
         assert getattr(played, "base", played).kernel == 10
     shadow = bench(1.0)
     shadow = replace(shadow, task=task, params=params_of(flat), data=faces)
@@ -188,7 +186,9 @@ def test_the_kernel_of_a_stage_follows_its_records() -> None:
 def test_every_adversary_is_there_and_plays() -> None:
     for name in ADVERSARIES:
         assert parse_adversary(name).name == name
-        assert games_of(parse_adversary(name)) == tuple(g for g in GAMES if name in players(g))
+        assert games_of(parse_adversary(name)) == tuple(
+            g for g in GAMES if name in adversaries_for(g)
+        )
 
 
 def test_own_classes_play_the_games_they_fit(module: str) -> None:
@@ -222,10 +222,10 @@ def test_an_audit_is_played_by_an_adversary_of_one_s_own(module: str, shift: flo
 def test_a_run_takes_several_settings_of_one_adversary(module: str) -> None:
     texts = ("forest", "forest:kernel=10", f"{module}:FirstCoordinate")
     spec = InferenceSpec(ask=("property",), adversary=texts)
-    assert tuple(attack.name for attack in playing(spec, "property").attacks) == texts
-    spec.check()
-    with pytest.raises(InputError, match="'forest:kernel=10' plays none of the games"):
-        InferenceSpec(ask=("user",), adversary=("plda", "forest:kernel=10")).check()
+    assert tuple(attack.name for attack in attacks_for(spec, "property").attacks) == texts
+    check(spec)
+    with pytest.raises(InputError, match="'forest:kernel=10' supports none of the games"):
+        check(InferenceSpec(ask=("user",), adversary=("plda", "forest:kernel=10")))
 
 
 def test_settings_that_are_the_defaults_give_the_same_figures() -> None:

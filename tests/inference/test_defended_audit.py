@@ -11,8 +11,8 @@ from leakgauge.core.rng import stream
 from leakgauge.defenses import Defense, Identity, NotLearned, PerturbTransform, none
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Attack, Forest, Joint
-from leakgauge.inference.run import Stage, audit, judge, play_round, trajectory
-from leakgauge.inference.run.shadows import defense_of_round
+from leakgauge.inference.run import GameStage, attack_round, audit, measure, trajectory
+from leakgauge.inference.run.observing import defense_of_round
 from leakgauge.results.roc import auroc
 from leakgauge.training.observation import sent_gradients
 from support.defenses import clip, dpsgd, gaussian, perturb, prune, quantise, sign, vib
@@ -21,32 +21,32 @@ from support.synthetic import records, small_stage
 FOREST = Forest(trees=20, batches=300)
 
 
-def defended(defense, **settings) -> Stage:
+def defended(defense, **settings) -> GameStage:
     return small_stage(records(3.0), FOREST, defense=defense, **settings)
 
 
-def told_apart(stage: Stage, knowledge: str) -> float:
-    said = play_round(stage, 1, next(trajectory(stage))).log_posterior[f"{knowledge} forest"]
+def separation(stage: GameStage, knowledge: str) -> float:
+    said = attack_round(stage, 1, next(trajectory(stage))).log_posterior[f"{knowledge} forest"]
     truth = stage.trials.secret.numpy()
     return float(auroc(truth == 1, said[:, 1] - said[:, 0]))
 
 
 def test_an_adaptive_adversary_sees_through_a_sign_and_a_static_one_does_not() -> None:
     stage = defended(sign())
-    assert told_apart(stage, "adaptive") > 0.9
-    assert told_apart(stage, "adaptive") > told_apart(stage, "static")
+    assert separation(stage, "adaptive") > 0.9
+    assert separation(stage, "adaptive") > separation(stage, "static")
 
 
 @pytest.mark.calibration
 def test_noise_that_drowns_the_gradient_leaves_nothing() -> None:
     stage = defended(gaussian(1e6))
-    assert told_apart(stage, "adaptive") == pytest.approx(0.5, abs=0.1)
+    assert separation(stage, "adaptive") == pytest.approx(0.5, abs=0.1)
 
 
 def test_without_a_defense_there_is_nothing_to_adapt_to() -> None:
     stage = defended(none())
     assert stage.knowledge == ("static",)
-    assert set(play_round(stage, 1, next(trajectory(stage))).log_posterior) == {"static forest"}
+    assert set(attack_round(stage, 1, next(trajectory(stage))).log_posterior) == {"static forest"}
 
 
 def test_training_under_a_defense_is_sgd_on_what_is_sent() -> None:
@@ -124,15 +124,15 @@ def test_batches_wanted_alone_are_sent_as_among_all() -> None:
 def test_noise_is_fresh_in_every_round() -> None:
     stage = defended(gaussian(1.0), rounds=2)
     params = next(trajectory(stage))
-    first, second = (play_round(stage, n, params).log_posterior["static forest"] for n in (1, 2))
+    first, second = (attack_round(stage, n, params).log_posterior["static forest"] for n in (1, 2))
     assert not np.array_equal(first, second)
 
 
 def test_perturbation_is_small_and_an_adaptive_adversary_sees_it() -> None:
     """The change itself tells the secret, which the defender knows, to whoever has seen it."""
     stage = small_stage(records(0.0), FOREST, defense=perturb(gamma=0.05, alpha=0.02, steps=4))
-    assert told_apart(stage, "adaptive") > 0.9  # without the defense there is nothing to tell
-    assert told_apart(stage, "adaptive") > told_apart(stage, "static")
+    assert separation(stage, "adaptive") > 0.9  # planted leak
+    assert separation(stage, "adaptive") > separation(stage, "static")
 
 
 def test_perturbation_is_learnt_in_each_round_on_public_gradients_alone() -> None:
@@ -147,20 +147,20 @@ def test_perturbation_is_learnt_in_each_round_on_public_gradients_alone() -> Non
     )
 
 
-def learnt(stage: Stage, number: int, params) -> list[torch.Tensor]:
+def learnt(stage: GameStage, number: int, params) -> list[torch.Tensor]:
     update = defense_of_round(stage, number, params).update
     assert isinstance(update, PerturbTransform)
     return list(update.network.parameters())
 
 
-def test_vib_trains_and_is_attacked_with_its_noise_and_judged_without() -> None:
+def test_vib_trains_and_is_attacked_with_its_noise_and_measured_without() -> None:
     stage = defended(vib(beta=0.01))
     first, *_, last = trajectory(stage)
     assert any("log_variance" in name for name in first)
     assert not torch.equal(first["mean.weight"], last["mean.weight"])
-    assert told_apart(stage, "adaptive") > 0.9
-    played = [play_round(stage, number, first) for number in (1, 2)]
-    judged = judge(stage, played, last, dataset="d", label="l")
+    assert separation(stage, "adaptive") > 0.9
+    played = [attack_round(stage, number, first) for number in (1, 2)]
+    judged = measure(stage, played, last, dataset="d", label="l")
     (accuracy,) = [one for one in judged if one.metric == "accuracy"]
     assert accuracy.estimate.value > 0.5
     names = ("static forest", "adaptive forest")  # there is no gradient without the code's noise
@@ -190,7 +190,7 @@ class Counted:
         return Identity()
 
 
-def counted(kept: list[torch.Tensor], *attacks: Attack, **settings) -> Stage:
+def counted(kept: list[torch.Tensor], *attacks: Attack, **settings) -> GameStage:
     learnt = Defense("counted", update=NotLearned(), learn=Counted(kept))
     return small_stage(records(0.0), *attacks, defense=learnt, trials=200, **settings)
 

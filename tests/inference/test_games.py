@@ -26,21 +26,21 @@ def game(data: Dataset, batch_size: int = 8, **kwargs) -> PropertyInference:
 
 def test_every_record_of_a_batch_has_the_secret() -> None:
     data = pool()
-    trials = game(data).play(300, rng=stream(0, "play"))
+    trials = game(data).draw_trials(300, rng=stream(0, "play"))
     assert trials.x.shape == (300, 8, 3)
     assert trials.y.shape == (300, 8)
     assert (data.secrets["sex"][trials.rows] == trials.secret[:, None]).all()
 
 
 def test_no_record_twice_in_a_batch() -> None:
-    rows = game(pool()).play(300, rng=stream(0, "play")).rows
+    rows = game(pool()).draw_trials(300, rng=stream(0, "play")).rows
     assert all(len(set(row.tolist())) == 8 for row in rows)
 
 
 @pytest.mark.parametrize("users", [None, 150])
 def test_trials_of_different_blocks_share_no_record_and_no_person(users: int | None) -> None:
     data = pool(users=users)
-    trials = game(data).play(2000, rng=stream(0, "play"))
+    trials = game(data).draw_trials(2000, rng=stream(0, "play"))
     assert len(trials.block.unique()) >= MIN_BLOCKS
     owner: dict[int, int] = {}
     unit = torch.arange(len(data)) if data.users is None else data.users
@@ -57,20 +57,20 @@ def test_a_batch_alone_is_uniform_over_the_records_with_its_secret() -> None:
     for deal in range(200):
         played = PropertyInference.deal(
             data, "sex", batch_size=4, mix=Pure(2), rng=stream(deal, "deal")
-        ).play(20, rng=stream(deal, "play"))
+        ).draw_trials(20, rng=stream(deal, "play"))
         np.add.at(counts, played.rows[played.secret == 1][:1].numpy().ravel(), 1)
     assert stats.chisquare(counts[members]).pvalue > 1e-3
     assert counts.sum() == counts[members].sum()
 
 
 def test_prior_is_played() -> None:
-    trials = game(pool(), prior=(0.9, 0.1)).play(4000, rng=stream(0, "play"))
+    trials = game(pool(), prior=(0.9, 0.1)).draw_trials(4000, rng=stream(0, "play"))
     assert float(trials.secret.double().mean()) == pytest.approx(0.1, abs=0.02)
 
 
 def test_redraw_keeps_secrets_and_blocks() -> None:
     dealt = game(pool())
-    trials = dealt.play(100, rng=stream(0, "play"))
+    trials = dealt.draw_trials(100, rng=stream(0, "play"))
     again = dealt.redraw(trials, rng=stream(0, "again"))
     assert torch.equal(again.secret, trials.secret)
     assert torch.equal(again.block, trials.block)

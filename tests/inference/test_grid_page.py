@@ -58,7 +58,7 @@ def test_defenses_stand_by_advantage_and_by_the_auroc_of_the_task() -> None:
     assert len({one.caption for one in rounds}) == 5
 
 
-def test_rounds_stand_beside_the_sums_of_them_over_seeds() -> None:
+def test_rounds_are_drawn_with_their_sums_over_seeds() -> None:
     (one,) = drawn(of_grid(["none"]))
     assert one.caption == "AUROC by round"
     alone, whole = (NormalDist().cdf(shift / 2**0.5) for shift in (3.0 * 0.51, 3.0))

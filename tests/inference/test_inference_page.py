@@ -89,7 +89,7 @@ def test_the_report_says_how_few_users_enter_the_intervals() -> None:
     records = make_records(1.5, game="user", adversary="plda", secret="actor")
     few = answered_section(make_run(data={"blocks": {"user": 1}}), records)
     told = visible(str(few.html))
-    assert "leave out one user after the other (a jackknife)" in told
+    assert "leave out one user at a time (a jackknife)" in told
     assert "disjoint blocks." not in told
     both = answered_section(make_run(data={"blocks": {"user": 1, "property": 125}}), records)
     assert "cut into 125 disjoint blocks" in visible(str(both.html))
@@ -104,12 +104,12 @@ def test_the_report_says_how_few_users_enter_the_intervals() -> None:
 def test_the_report_says_who_is_not_the_papers_adversary(adversary: str, *, ours: bool) -> None:
     records = make_records(1.5, game="user", adversary=adversary, secret="actor")
     told = " ".join(visible(str(answered_section(make_run(), records).html)).split())
-    said = f"{adversary.partition(':')[0]} is ours; --adversary encoder plays the one of Li et al."
+    said = f"{adversary.partition(':')[0]} is not from Li et al.; --adversary encoder is."
     assert (said in told) == ours
 
 
 def test_words_do_not_contradict_one_another() -> None:
-    """A success that is surely above guessing beside an AUROC that is not, and a summary."""
+    """A success significantly above guessing with an AUROC that is not, and a summary."""
     records = make_records(0.0, 0.03)
     high = Estimate(0.55, 0.52, 0.58, 2000)
     records = [
@@ -255,7 +255,7 @@ def test_a_bare_run_still_has_a_page() -> None:
     assert "not set" not in text
 
 
-def test_the_sum_of_the_rounds_so_far_is_drawn_and_told() -> None:
+def test_the_sum_of_the_rounds_so_far_is_drawn_and_described() -> None:
     records = make_records(rounds=4)
     first = [
         dataclasses.replace(record, round=f"first-{count}", curve=None)
@@ -291,7 +291,7 @@ def test_a_model_that_learnt_nothing_is_named() -> None:
     )
 
 
-def test_the_auroc_of_the_task_stands_beside_the_accuracy() -> None:
+def test_the_auroc_of_the_task_is_shown_with_the_accuracy() -> None:
     *rest, accuracy = make_records()
     ranked = dataclasses.replace(
         accuracy, metric="task_auroc", estimate=Estimate(0.903, 0.896, 0.91, 9000), chance=0.5
@@ -316,12 +316,12 @@ def test_a_run_without_measurements_says_what_is_missing() -> None:
     assert (first.ask, first.level, first.text) == (
         "property", "unknown", "property: too few records",
     )  # fmt: skip
-    assert second.text == "No test of it has an AUROC."
+    assert second.text == "None of its tests has an AUROC."
 
 
-def test_an_automatic_choice_is_told_round_by_round() -> None:
+def test_details_that_differ_between_rounds_are_shown_by_round() -> None:
     records = [
-        dataclasses.replace(r, adversary="auto", details={"adversary": f"picked number {r.round}"})
+        dataclasses.replace(r, adversary="mine", details={"adversary": f"picked number {r.round}"})
         for r in make_records(rounds=3)
         if r.metric != "accuracy"
     ]
@@ -356,11 +356,11 @@ def test_the_answer_is_the_worst_case_of_adaptive_adversaries() -> None:
     assert (
         " dpsgd:clip=2,noise=0.1 most lowers the AUROC of the strongest adaptive adversary: "
         "from 0.997 (0.977 to 1.000; forest) without a defense to 0.638 (0.618 to 0.658; forest); "
-        "the model's test accuracy goes from 85 % (84.3 % to 85.7 %) to 79 % (78.3 % to 79.7 %), "
-        "which is a cost of 6.0 percentage points."
+        "the model's test accuracy changes from 85 % (84.3 % to 85.7 %) to 79 % (78.3 % to "
+        "79.7 %), which is a cost of 6.0 percentage points."
     ) in text
     assert "worst case over the 2 adversaries" in text
-    assert "low AUROC of a static adversary alone is no protection" in text
+    assert "low AUROC of a static adversary does not show protection" in text
     assert "below 0.5 is a shift of features, not privacy" in text
 
 
@@ -390,7 +390,7 @@ def test_a_defense_without_a_valid_adaptive_adversary_is_not_compared() -> None:
 
 
 def test_defenses_may_lack_the_undefended_test_and_accuracies() -> None:
-    assert "no undefended test to compare it with" in answered({"a": (0.85, 0.0, 1.0)})
+    assert "an undefended test for comparison is missing" in answered({"a": (0.85, 0.0, 1.0)})
     bare = [r for r in defended() if r.metric != "accuracy"]
     found = section(render(make_run(), bare))
     assert "<svg" not in found

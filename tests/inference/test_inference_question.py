@@ -12,8 +12,10 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.data import from_arrays
 from leakgauge.data.source import Source, open_data
+from leakgauge.inference.checking import check
 from leakgauge.inference.question import QUESTION
-from leakgauge.inference.run import resumable
+from leakgauge.inference.run import answering, preparing
+from leakgauge.inference.run.preparing import prepare
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
@@ -50,7 +52,7 @@ def test_an_answer_is_kept_and_read_back(rand: Source, tmp_path: Path, monkeypat
         "adversary": ("energies:batches=300", "forest:trees=5,batches=300"),
     }
     first = asked(tmp_path / "run", rand, **settings)
-    monkeypatch.setattr(resumable, "play_round", killed)
+    monkeypatch.setattr(answering, "attack_round", killed)
     again = asked(tmp_path / "run", rand, **settings)
     assert figures(first) == figures(again) != []
     section = QUESTION.section(again.answers["inference"], tmp_path)
@@ -65,9 +67,32 @@ def test_an_answer_is_kept_and_read_back(rand: Source, tmp_path: Path, monkeypat
     }
 
 
+def test_the_words_of_an_audit_share_one_preparation(
+    rand: Source, tmp_path: Path, monkeypatch
+) -> None:
+    """The records are read and split once; all stages exist before the run starts."""
+    read, split, calls = preparing.records_of, preparing.split_of, []
+
+    def counted_read(*args, **kwargs):
+        calls.append("records")
+        return read(*args, **kwargs)
+
+    def counted_split(*args):
+        calls.append("split")
+        return split(*args)
+
+    monkeypatch.setattr(preparing, "records_of", counted_read)
+    monkeypatch.setattr(preparing, "split_of", counted_split)
+    monkeypatch.setattr(answering, "attack_round", killed)
+    words = ("property", "attribute", "proportion", "user")
+    with pytest.raises(KeyboardInterrupt):
+        asked(tmp_path, rand, ask=words, adversary=("panel",), batch_size=2, ratio_bins=2)
+    assert calls == ["records", "split"]
+
+
 def test_a_kill_between_rounds_changes_no_figure(rand: Source, tmp_path: Path, monkeypatch) -> None:
     whole = asked(tmp_path / "whole", rand)
-    play, played = resumable.play_round, []
+    play, played = answering.attack_round, []
 
     def once(*args):
         if played:
@@ -75,7 +100,7 @@ def test_a_kill_between_rounds_changes_no_figure(rand: Source, tmp_path: Path, m
         played.append(args[1])
         return play(*args)
 
-    monkeypatch.setattr(resumable, "play_round", once)
+    monkeypatch.setattr(answering, "attack_round", once)
     with pytest.raises(KeyboardInterrupt):
         asked(tmp_path / "killed", rand)
 
@@ -83,8 +108,8 @@ def test_a_kill_between_rounds_changes_no_figure(rand: Source, tmp_path: Path, m
         played.append(args[1])
         return play(*args)
 
-    monkeypatch.setattr(resumable, "play_round", counted)
-    monkeypatch.setattr(resumable, "trajectory", lambda *args, **kept: iter(()))
+    monkeypatch.setattr(answering, "attack_round", counted)
+    monkeypatch.setattr(answering, "trajectory", lambda *args, **kept: iter(()))
     assert figures(asked(tmp_path / "killed", rand)) == figures(whole)
     assert played == [1, 2]
 
@@ -115,14 +140,14 @@ def test_what_a_task_does_not_allow_is_refused(settings: dict, says: str) -> Non
     data = records(0.0, n=1200)
     source = task_source(small_task(data), data)
     with pytest.raises(InputError, match=says):
-        InferenceSpec(task="module:function", **{**SMALL, **settings}).resolve(source)
+        prepare(InferenceSpec(task="module:function", **{**SMALL, **settings}), source)
 
 
 def test_a_task_without_secrets_says_what_would_allow_it() -> None:
     x = stream(0, "x").normal(size=(50, 3))
     data = from_arrays(x, (x[:, 0] > 0).astype(int), {})
     with pytest.raises(InputError, match=r"no secrets; fill Dataset\.secrets"):
-        InferenceSpec(task="module:function").resolve(task_source(small_task(data), data))
+        prepare(InferenceSpec(task="module:function"), task_source(small_task(data), data))
 
 
 @pytest.mark.parametrize(
@@ -130,13 +155,13 @@ def test_a_task_without_secrets_says_what_would_allow_it() -> None:
     [
         ({"ask": ("user",), "batch_size": 64}, r"0 of them with 128 records or more\) leave"),
         ({"secret": "plan", "ask": ("proportion",)}, "no column"),
-        ({"ask": ("proportion",), "ratio_of": "maybe"}, "--ratio-of is 'maybe', no value of"),
+        ({"ask": ("proportion",), "ratio_of": "maybe"}, "--ratio-of is 'maybe', not a value of"),
         ({"shadow": 4}, "shadow is 4"),
     ],
 )
 def test_what_a_table_does_not_allow_is_refused(rand: Source, settings: dict, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        InferenceSpec(data="randhie", **settings).resolve(rand)
+        prepare(InferenceSpec(data="randhie", **settings), rand)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +182,7 @@ def test_what_a_table_does_not_allow_is_refused(rand: Source, settings: dict, sa
 )
 def test_settings_are_refused_before_the_data_are_read(settings: dict, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        InferenceSpec(**settings).check()
+        check(InferenceSpec(**settings))
 
 
 def test_figures_that_no_cell_has_are_named() -> None:
@@ -166,7 +191,7 @@ def test_figures_that_no_cell_has_are_named() -> None:
     assert bare.unmeasured("static", 3) == defended.unmeasured("adaptive", "accumulated") == ""
     assert "rounds 1 to 3" in bare.unmeasured("static", 4)
     assert bare.unmeasured("static", "first-2") == ""
-    assert "of 3, the first 2 are added up" in bare.unmeasured("static", "first-3")
+    assert "of 3 rounds, sums exist for the first 2;" in bare.unmeasured("static", "first-3")
 
 
 def next_command(**settings) -> list[str]:

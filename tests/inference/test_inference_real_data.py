@@ -9,9 +9,9 @@ import pytest
 
 from leakgauge.core.rng import stream
 from leakgauge.data import Source, open_data
-from leakgauge.inference import Joint, players
+from leakgauge.inference import Joint, adversaries_for
 from leakgauge.inference.run import audit
-from leakgauge.inference.run.prepare import Prepared, prepare
+from leakgauge.inference.run.preparing import InferencePrepared, prepare
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import ACCUMULATED, Estimate
 from support import command
@@ -25,11 +25,11 @@ def adult(data_folder: Path) -> Source:
 def auroc(source: Source, ask: str = "property", *, adversary: str = "forest", **settings):
     roles = {"label": "income", "secret": "sex"}
     chosen = {**roles, "rounds": 1, "trials": 1000, **settings}
-    spec = InferenceSpec(ask=(ask,), adversary=(adversary,), **chosen).resolve(source)
+    spec = InferenceSpec(ask=(ask,), adversary=(adversary,), **chosen)
     return accumulated(prepare(spec, source))
 
 
-def accumulated(prepared: Prepared) -> Estimate:
+def accumulated(prepared: InferencePrepared) -> Estimate:
     (stage,) = prepared.stages
     (one,) = [r for r in audit(stage) if (r.metric, r.round) == ("auroc", ACCUMULATED)]
     return one.estimate
@@ -49,7 +49,7 @@ def holds_chance(estimate: Estimate) -> bool:
     return estimate.low <= 0.5 <= estimate.high
 
 
-ON_BATCHES = list(players("property"))
+ON_BATCHES = list(adversaries_for("property"))
 
 
 @pytest.mark.slow
@@ -61,7 +61,7 @@ ON_BATCHES = list(players("property"))
 def test_a_shuffled_secret_raises_no_alarm_over_20_seeds(
     adult: Source, ask: str, adversary: str
 ) -> None:
-    rounds = 2 if adversary == Joint.name else 1  # a single one it judges as another does
+    rounds = 2 if adversary == Joint.name else 1  # equals the discriminant in a single round
     found = [
         auroc(shuffled(adult, s), ask, adversary=adversary, rounds=rounds, seed=s)
         for s in range(20)
@@ -72,7 +72,7 @@ def test_a_shuffled_secret_raises_no_alarm_over_20_seeds(
 
 @pytest.mark.slow
 @pytest.mark.calibration
-@pytest.mark.parametrize("adversary", list(players("user")))
+@pytest.mark.parametrize("adversary", list(adversaries_for("user")))
 def test_clips_dealt_to_actors_at_random_name_nobody_over_20_seeds(
     data_folder: Path, adversary: str
 ) -> None:
@@ -82,7 +82,7 @@ def test_clips_dealt_to_actors_at_random_name_nobody_over_20_seeds(
     for seed in range(20):
         data = shuffled(source, seed, "actor")
         spec = InferenceSpec(ask=("user",), adversary=(adversary,), seed=seed, **small)
-        found.append(accumulated(prepare(spec.resolve(data), data)))
+        found.append(accumulated(prepare(spec, data)))
     assert sum(map(holds_chance, found)) >= 18
     assert np.mean([one.value for one in found]) == pytest.approx(0.5, abs=0.04)
 
@@ -99,7 +99,7 @@ def test_every_named_dataset_is_audited(data_folder: Path, name: str, network: s
     """The data's usual roles, and the network that suits them."""
     source = open_data(name)
     quick = {"adversary": ("energies:batches=400",), "rounds": 1, "trials": 400}
-    prepared = prepare(InferenceSpec(ask=("property",), **quick).resolve(source), source)
+    prepared = prepare(InferenceSpec(ask=("property",), **quick), source)
     assert network in repr(prepared.stages[0].task.model)
     assert accumulated(prepared).low > 0.5
 

@@ -12,10 +12,17 @@ from leakgauge.defenses import Defense, none
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Discriminant, Joint, accumulate
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, held_out_folds
-from leakgauge.inference.run import Stage, audit, play_round, resumable, trajectory, weigh_rounds
-from leakgauge.inference.run.resumable import ResumableStage
+from leakgauge.inference.run import (
+    GameStage,
+    answering,
+    attack_jointly,
+    attack_round,
+    audit,
+    trajectory,
+)
+from leakgauge.inference.run.answering import ResumableStage
 from leakgauge.inference.run.rounds import defense_of_round, sent_by_clients, shadows_of_round
-from leakgauge.inference.settings import FRESH
+from leakgauge.inference.words import FRESH
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.question import Silent
@@ -29,7 +36,7 @@ JOINT = Joint(ridge=0.03, batches=120)
 NOISY = dpsgd(clip=0.5, noise=0.3, batch_size=8)
 
 
-def made(defense: Defense | None = None, attack: Joint = JOINT, **settings) -> Stage:
+def made(defense: Defense | None = None, attack: Joint = JOINT, **settings) -> GameStage:
     data = records(1.0, n=1500)
     return small_stage(data, attack, defense=defense, trials=200, rounds=3, **settings)
 
@@ -40,8 +47,8 @@ def wide(parts: list[dict[str, torch.Tensor]]) -> np.ndarray:
     ).numpy()
 
 
-def side_by_side(stage: Stage, knowledge: str) -> dict[str, np.ndarray]:
-    """The gradients of all rounds as one row: of shadow records, held-out batches and trials."""
+def side_by_side(stage: GameStage, knowledge: str) -> dict[str, np.ndarray]:
+    """Return gradients of all rounds as one row: shadow records, held-out batches and trials."""
     rounds = []
     *starts, _ = trajectory(stage)
     for number, params in enumerate(starts, start=1):
@@ -91,7 +98,7 @@ def test_it_is_the_solve_of_all_rounds_in_the_primal(defense: Defense) -> None:
         slope = fit_slope(HeldOut(half, np.concatenate(truth)))
         weight, middle = solve(rows["records"], codes, noise)
         wanted = slope * 8 * (rows["seen"] @ weight - middle)
-        found = weigh_rounds(stage, starts)[f"{knowledge} joint"].log_posterior
+        found = attack_jointly(stage, starts)[f"{knowledge} joint"].log_posterior
         np.testing.assert_allclose(found[:, 1] - found[:, 0], wanted, rtol=1e-6, atol=1e-8)
 
 
@@ -137,8 +144,8 @@ def test_three_secrets_and_any_memory_bound() -> None:
 def test_rounds_with_batches_of_their_own_are_summed() -> None:
     stage = made(NOISY, batches=FRESH)
     *starts, _ = trajectory(stage)
-    assert weigh_rounds(stage, starts) == {}
-    played = [play_round(stage, n, params) for n, params in enumerate(starts, start=1)]
+    assert attack_jointly(stage, starts) == {}
+    played = [attack_round(stage, n, params) for n, params in enumerate(starts, start=1)]
     said = np.stack([one.log_posterior["adaptive joint"] for one in played])
     assert np.isfinite(accumulate(said, stage.log_prior)).all()
     assert auroc(audit(stage), ACCUMULATED) > 0.5
@@ -148,20 +155,21 @@ def test_a_stopped_run_goes_on_and_does_not_weigh_again(tmp_path: Path, monkeypa
     stage = made(NOISY)
     folder = WorkFolder(tmp_path / "run")
     stages = [ResumableStage(stage, "data", "y")]
-    weigh = resumable.weigh_rounds
+    weigh = answering.attack_jointly
 
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
 
     given = {"workers": 1, "progress": Silent()}
-    monkeypatch.setattr(resumable, "weigh_rounds", killed)
+    monkeypatch.setattr(answering, "attack_jointly", killed)
     with pytest.raises(KeyboardInterrupt):
         run_stages(folder, stages, **given)
-    monkeypatch.setattr(resumable, "weigh_rounds", weigh)
+    monkeypatch.setattr(answering, "attack_jointly", weigh)
     first, _ = run_stages(folder, stages, **given)
-    monkeypatch.setattr(resumable, "weigh_rounds", killed)
+    monkeypatch.setattr(answering, "attack_jointly", killed)
     again, _ = run_stages(folder, stages, **given)
     assert [r.estimate for r in again] == [r.estimate for r in first]
+    monkeypatch.setattr(answering, "attack_jointly", weigh)
     assert [r.estimate for r in first] == [
         r.estimate for r in audit(stage, dataset="data", label="y")
     ]
@@ -171,6 +179,6 @@ def test_it_does_not_depend_on_the_order_of_asking() -> None:
     stage = made(NOISY)
     *starts, _ = trajectory(stage)
     both = replace(stage, attacks=(Discriminant(batches=100), JOINT))
-    again = weigh_rounds(both, starts)
-    for key, said in weigh_rounds(stage, starts).items():
+    again = attack_jointly(both, starts)
+    for key, said in attack_jointly(stage, starts).items():
         np.testing.assert_array_equal(again[key].log_posterior, said.log_posterior)

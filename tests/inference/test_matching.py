@@ -15,11 +15,12 @@ from leakgauge.data import Roles, encode, make_table, split_records
 from leakgauge.data.counterfactual import with_own_values, with_value
 from leakgauge.defenses import Defense, Transform, none
 from leakgauge.gradients import params_of
+from leakgauge.inference.adversaries.adversary import Candidates
 from leakgauge.inference.adversaries.matching import Matching, attribute_candidates
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.games.candidates import Candidates
 from leakgauge.inference.games.trials import Trials
-from leakgauge.inference.run import Settings, audit, make_stage
+from leakgauge.inference.run import audit, make_stage
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.models import mlp
 from leakgauge.results.roc import auroc
 from leakgauge.training.observation import sent_gradients
@@ -81,7 +82,7 @@ def test_a_missing_mark_and_an_unseen_category_are_zero() -> None:
 
 
 def trials(data: Dataset, secret: str, n: int = 60, size: int = 4, seed: int = 0) -> Trials:
-    """Batches whose records share the secret."""
+    """Return batches of records with the same secret."""
     rng = stream(seed, "trials")
     codes = data.secrets[secret].numpy()
     drawn = rng.integers(codes.max() + 1, size=n)
@@ -110,7 +111,7 @@ def test_a_value_that_only_the_schema_names_is_no_candidate() -> None:
     assert attribute_candidates(trials(data, "sex"), "sex", 2).index.shape == (60, 2)
     two = data.rows(torch.nonzero(data.secrets["sex"] < 2).flatten())
     split = split_records(two.secrets["sex"], shadow=len(two) // 3, rng=stream(0, "split"))
-    settings = Settings("sex", batch_size=2, rounds=1, trials=100)
+    settings = InferenceSpec(secret="sex", batch_size=2, rounds=1, trials=100)
     model = mlp(two.x.shape[1], 2, (4,), generator=torch_stream(0, "model")).double()
     stage = make_stage(
         "attribute",
@@ -118,7 +119,7 @@ def test_a_value_that_only_the_schema_names_is_no_candidate() -> None:
         two,
         split,
         attacks=[Matching()],
-        settings=settings,
+        spec=settings,
     )
     assert len(stage.game.value_names) == 2
     assert {one.metric for one in audit(stage)} >= {"auroc"}

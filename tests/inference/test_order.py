@@ -7,7 +7,7 @@ from torch import nn
 from leakgauge.core.types import Task
 from leakgauge.gradients import batching, iter_batch_gradients, params_of
 from leakgauge.inference import Forest
-from leakgauge.inference.run import Stage, play_round, rounds, trajectory
+from leakgauge.inference.run import GameStage, attack_round, rounds, trajectory
 from leakgauge.inference.run.observing import by_block, sent_by_clients
 from support.defenses import dpsgd
 from support.synthetic import records, small_stage
@@ -15,7 +15,7 @@ from support.synthetic import records, small_stage
 NOISY = dpsgd(clip=0.5, noise=0.3, batch_size=8)
 
 
-def made(**settings) -> Stage:
+def made(**settings) -> GameStage:
     return small_stage(records(1.0, n=1500), Forest(batches=60), trials=200, rounds=1, **settings)
 
 
@@ -39,12 +39,12 @@ def test_each_trial_sends_the_same_in_any_order() -> None:
         torch.testing.assert_close(whole[order], mixed)
 
 
-def test_each_judgement_belongs_to_its_trial(monkeypatch) -> None:
+def test_each_posterior_belongs_to_its_trial(monkeypatch) -> None:
     stage = made(max_bytes=2**12)
     params = next(iter(trajectory(stage)))
-    found = play_round(stage, 1, params).log_posterior
+    found = attack_round(stage, 1, params).log_posterior
     monkeypatch.setattr(rounds, "by_block", lambda trials: torch.arange(len(trials)))
-    for key, wanted in play_round(stage, 1, params).log_posterior.items():
+    for key, wanted in attack_round(stage, 1, params).log_posterior.items():
         np.testing.assert_array_equal(found[key], wanted)
 
 

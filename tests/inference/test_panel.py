@@ -11,11 +11,17 @@ from leakgauge.inference import Discriminant, Energies, Forest, Joint
 from leakgauge.inference.adversaries import shadow as shadow_
 from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.adversaries.sharing import Shared
-from leakgauge.inference.adversaries.stacking import Stack, cross_weighted, judge_held_out
+from leakgauge.inference.adversaries.stacking import Stack, cross_weighted, held_out_scores
 from leakgauge.inference.catalog import PANEL
-from leakgauge.inference.run import audit, play_round, trajectory
-from leakgauge.inference.run.judging import headline
-from leakgauge.inference.run.readings import Reading, Rules, chosen, over_rounds, weighted
+from leakgauge.inference.run import attack_round, audit, trajectory
+from leakgauge.inference.run.measuring import headline
+from leakgauge.inference.run.readings import (
+    RunReading,
+    WeightingRules,
+    chosen,
+    over_rounds,
+    weighted,
+)
 from leakgauge.results.measurements import ACCUMULATED, CHOSEN, HEADLINE, STACKED, Measurement
 from leakgauge.results.scores import AUROC, ScoredTrials, figures
 from support.defenses import dpsgd
@@ -23,7 +29,7 @@ from support.synthetic import bench, records, small_stage
 
 MEMBERS = (Forest(trees=12, batches=200), Energies(batches=200), Discriminant(batches=200))
 NAMES = tuple(attack.name for attack in MEMBERS)
-RULES = Rules(np.log([0.5, 0.5]), batches=30)
+RULES = WeightingRules(np.log([0.5, 0.5]), batches=30)
 
 
 def stage(*attacks, shift: float = 1.2, panel: tuple[str, ...] = NAMES, **settings):
@@ -50,17 +56,17 @@ def normalised(log_odds: np.ndarray) -> np.ndarray:
     return log_odds - np.logaddexp.reduce(log_odds, axis=1, keepdims=True)
 
 
-def readings(shifts: list[float], *, worse: list[float] | None = None) -> list[Reading]:
+def readings(shifts: list[float], *, worse: list[float] | None = None) -> list[RunReading]:
     """Rounds of one adversary: held-out batches with shifts, and trials, perhaps with others."""
     secret, held_out = gaussian(shifts, 4000)
     _, trials = gaussian(worse or shifts, 4000, seed=1)
     return [
-        Reading(number, normalised(trial), HeldOut(judged, secret))
+        RunReading(number, normalised(trial), HeldOut(judged, secret))
         for number, (judged, trial) in enumerate(zip(held_out, trials, strict=True), start=1)
     ]
 
 
-def of_trials(reading: Reading) -> float:
+def of_trials(reading: RunReading) -> float:
     truth = np.arange(len(reading.log_posterior)) % 2
     return figures(ScoredTrials(truth, reading.log_posterior, truth))[AUROC]
 
@@ -74,7 +80,7 @@ def test_the_weighted_sum_reaches_what_independent_members_know_together() -> No
     assert found.auroc == pytest.approx(expected, abs=0.015)
 
 
-def test_held_out_weights_are_judged_on_batches_that_they_were_not_fitted_on() -> None:
+def test_held_out_weights_are_scored_on_other_batches_than_they_were_fitted_on() -> None:
     """Fifty members without knowledge: fitted on the same batches, they would seem to know."""
     rng = stream(0, "noise")
     secret = np.arange(300) % 2
@@ -92,10 +98,10 @@ def test_rounds_without_knowledge_do_not_drown_the_one_that_has_it() -> None:
     secret, (known,) = gaussian([1.0], 3000)
     _, (trial,) = gaussian([1.0], 3000, seed=1)
     rng = stream(2, "sure")
-    rounds = [Reading(1, normalised(trial), HeldOut(known, secret))]
+    rounds = [RunReading(1, normalised(trial), HeldOut(known, secret))]
     for number in range(2, 21):
         sure, also = (3 * rng.normal(size=(3000, 1)) * [-0.5, 0.5] for _ in range(2))
-        rounds.append(Reading(number, normalised(also), HeldOut(sure, secret)))
+        rounds.append(RunReading(number, normalised(also), HeldOut(sure, secret)))
     sums = over_rounds(rounds, RULES, weigh=True)
     picked = chosen([*sums, *rounds], margin=RULES.margin)
     assert picked is not None
@@ -119,7 +125,7 @@ def test_the_headline_does_not_look_at_trials() -> None:
     }
     assert headline(best, RULES) == "a"
     assert headline({PANEL: best["b"], "a": best["a"]}, RULES) == "a"
-    few = Rules(RULES.log_prior, batches=1)  # so few shadow records decide nothing
+    few = WeightingRules(RULES.log_prior, batches=1)  # so few shadow records decide nothing
     assert headline({PANEL: best["b"], "a": best["a"]}, few) == PANEL
 
 
@@ -128,14 +134,16 @@ def test_fewer_shadow_records_draw_weights_together() -> None:
     spread = [
         np.ptp([float(w) for w in text.split(", ")])
         for text in (
-            weighted(rounds, Rules(RULES.log_prior, k), STACKED, "{}").details["accumulation"]
+            weighted(rounds, WeightingRules(RULES.log_prior, k), STACKED, "{}").details[
+                "accumulation"
+            ]
             for k in (300, 30, 1)
         )
     ]
     assert spread[0] > spread[1] > spread[2]
 
 
-def test_every_member_stands_beside_the_panel_and_one_is_the_headline() -> None:
+def test_every_member_is_measured_with_the_panel_and_one_is_the_headline() -> None:
     found = audit(stage(rounds=3))
     heads = [m for m in found if m.round == HEADLINE and m.metric == AUROC]
     assert len(heads) == 1
@@ -154,13 +162,13 @@ def test_an_adversary_alone_is_the_papers_and_has_no_headline() -> None:
     assert not {m.round for m in found} & {CHOSEN, HEADLINE, STACKED}
 
 
-def test_members_judge_as_they_do_alone() -> None:
+def test_members_score_as_they_do_alone() -> None:
     """What they share are batches and gradients, which are the same for each."""
     together = stage(rounds=1)
     start, _ = trajectory(together)
-    several = play_round(together, 1, start)
+    several = attack_round(together, 1, start)
     for attack in MEMBERS:
-        alone = play_round(stage(attack, panel=(), rounds=1), 1, start)
+        alone = attack_round(stage(attack, panel=(), rounds=1), 1, start)
         key = f"static {attack.name}"
         np.testing.assert_array_equal(several.log_posterior[key], alone.log_posterior[key])
 
@@ -177,7 +185,7 @@ def test_gradients_of_shadow_batches_are_made_once(max_bytes: int, monkeypatch) 
     shared = bench(1.0).sharing(Shared([forest.view, energies.view], max_bytes=max_bytes))
     for attack in (forest, energies):
         fitted = attack.fit(shared, RULES.log_prior, rng=stream(0, "fit"))
-        judge_held_out(attack, fitted, shared, batches=200, rng=stream(0, "fit"))
+        held_out_scores(attack, fitted, shared, batches=200, rng=stream(0, "fit"))
     rest, judged = 4 * 200, 3 * 66  # of three folds and all records; of three folds
     assert sum(made) == (rest + judged if max_bytes else 2 * (rest + judged))
 
@@ -209,7 +217,7 @@ def test_under_noise_the_panel_hears_all_rounds_at_once() -> None:
     assert heads["adaptive"].estimate.value > best
 
 
-def test_three_values_are_each_told_from_the_rest() -> None:
+def test_three_values_are_each_compared_with_the_rest() -> None:
     made = small_stage(records(1.5, n=1800, values=3), *MEMBERS, trials=300, rounds=1)
     found = audit(replace(made, panel=NAMES))
     each = [m for m in found if m.metric.startswith(f"{AUROC}: ")]

@@ -1,4 +1,4 @@
-"""From settings and data to stages: who plays what, on which records, and what is refused."""
+"""Stages from settings and data: adversaries, records and refusals."""
 
 from dataclasses import replace
 
@@ -14,13 +14,14 @@ from leakgauge.data.encoding import encode_pictures, make_picture_table
 from leakgauge.data.roles import resolve_roles
 from leakgauge.defenses import LearnPerturb, parse_defense
 from leakgauge.inference import Matching, PcaEncoder, Plda
+from leakgauge.inference.checking import GameAttacks, attacks_for, check, defenses_of
 from leakgauge.inference.report.threat_model import unknown
-from leakgauge.inference.run import audit, judge, play_round, trajectory
-from leakgauge.inference.run.adversaries import Playing, defenses_of, playing
-from leakgauge.inference.run.prepare import Prepared, prepare
-from leakgauge.inference.run.splitting import inference_records, split_of
+from leakgauge.inference.run import attack_round, audit, measure, trajectory
+from leakgauge.inference.run.preparing import InferencePrepared, prepare
+from leakgauge.inference.run.splitting import split_of
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Estimate
+from leakgauge.runs.records import records_of
 from support.defenses import gaussian
 
 SMALL = {"batch_size": 6, "rounds": 1, "trials": 200}
@@ -58,18 +59,18 @@ def spec(*asks: str, adversaries: tuple[str, ...] = (), **more) -> InferenceSpec
     return InferenceSpec(ask=asks, adversary=adversaries, **settings)
 
 
-def ready(data: Source, settings: InferenceSpec) -> Prepared:
-    settings.check()
-    return prepare(settings.resolve(data), data)
+def ready(data: Source, settings: InferenceSpec) -> InferencePrepared:
+    check(settings)
+    return prepare(settings, data)
 
 
-def score_of(prepared: Prepared) -> Estimate:
+def score_of(prepared: InferencePrepared) -> Estimate:
     (stage,) = prepared.stages
     one = next(r for r in audit(stage) if (r.metric, r.round) == ("auroc", 1))
     return one.estimate
 
 
-def names(playing: Playing) -> tuple[list[str], list[str]]:
+def names(playing: GameAttacks) -> tuple[list[str], list[str]]:
     return [attack.name for attack in playing.attacks], list(playing.panel)
 
 
@@ -77,15 +78,15 @@ def test_each_game_has_the_panel_or_those_of_the_named_that_can_play_it() -> Non
     asked = spec("property", "attribute", "user", rounds=2)
     panel = ["forest", "energies", "discriminant"]
     noisy = parse_defense("dpsgd:clip=1,noise=0.1", batch_size=6)
-    assert names(playing(asked, "property")) == (panel, panel)
-    assert names(playing(asked, "attribute", noisy)) == ([*panel, "joint"],) * 2
-    assert names(playing(asked, "user")) == (["plda"], [])
+    assert names(attacks_for(asked, "property")) == (panel, panel)
+    assert names(attacks_for(asked, "attribute", noisy)) == ([*panel, "joint"],) * 2
+    assert names(attacks_for(asked, "user")) == (["plda"], [])
     named = spec("property", "attribute", adversaries=("energies", "matching"))
-    assert names(playing(named, "property")) == (["energies"], [])
-    assert names(playing(named, "attribute")) == (["energies", "matching"], [])
+    assert names(attacks_for(named, "property")) == (["energies"], [])
+    assert names(attacks_for(named, "attribute")) == (["energies", "matching"], [])
     both = spec("attribute", adversaries=("matching", "panel", "forest"))
-    assert names(playing(both, "attribute")) == (["matching", *panel], panel)
-    assert asked.resolve(source(people())).adversary == ("panel",)
+    assert names(attacks_for(both, "attribute")) == (["matching", *panel], panel)
+    assert prepare(asked, source(people())).spec.adversary == ("panel",)
 
 
 def test_with_too_few_shadow_users_the_papers_adversary_plays_alone() -> None:
@@ -94,14 +95,14 @@ def test_with_too_few_shadow_users_the_papers_adversary_plays_alone() -> None:
     prepared = ready(source(few), spec("property", secret="sick"))
     (stage,) = prepared.stages
     assert ([attack.name for attack in stage.attacks], stage.panel) == (["forest"], ())
-    assert any("so forest plays alone" in note for note in prepared.run.notes)
+    assert any("so forest runs alone" in note for note in prepared.run.notes)
     assert score_of(prepared).n == 200
 
 
 def test_one_round_or_fresh_batches_leave_nothing_for_joint_to_add() -> None:
     noisy = parse_defense("dpsgd:clip=1,noise=0.1", batch_size=6)
     for settings in ({"rounds": 1}, {"rounds": 3, "batches": "fresh"}):
-        assert "joint" not in names(playing(spec("property", **settings), "property", noisy))[0]
+        assert "joint" not in names(attacks_for(spec("property", **settings), "property", noisy))[0]
 
 
 @pytest.mark.parametrize(
@@ -110,31 +111,31 @@ def test_one_round_or_fresh_batches_leave_nothing_for_joint_to_add() -> None:
         (
             ("user",),
             ("forest",),
-            "no adversary named .forest. plays 'user'; name one of panel, encoder",
+            "none of the adversaries forest supports 'user'; also name one of panel, encoder",
         ),
-        (("property",), ("matching",), "no adversary named .matching. plays 'property'"),
-        (("property", "user"), ("forest",), "no adversary named .forest. plays 'user'"),
-        (("proportion",), ("discriminant",), "plays 'proportion'"),
-        (("property",), ("forest", "plda"), "the adversary 'plda' plays none of the games"),
+        (("property",), ("matching",), "none of the adversaries matching supports 'property'"),
+        (("property", "user"), ("forest",), "none of the adversaries forest supports 'user'"),
+        (("proportion",), ("discriminant",), "supports 'proportion'"),
+        (("property",), ("forest", "plda"), "the adversary 'plda' supports none of the games"),
     ],
 )
 def test_an_adversary_without_a_game_is_refused(asks, adversaries, says) -> None:
     with pytest.raises(InputError, match=says):
-        spec(*asks, adversaries=adversaries).check()
+        check(spec(*asks, adversaries=adversaries))
 
 
 def test_candidates_have_no_prior_of_their_own() -> None:
     with pytest.raises(InputError, match="take --prior uniform"):
-        spec("property", "user", prior="empirical").check()
+        check(spec("property", "user", prior="empirical"))
     with pytest.raises(InputError, match="no prior of shares; take --prior uniform"):
-        spec("proportion", prior="empirical").check()
-    spec("property", prior="empirical").check()
+        check(spec("proportion", prior="empirical"))
+    check(spec("property", prior="empirical"))
 
 
 def test_user_inference_and_others_share_persons_that_never_overlap() -> None:
     prepared = ready(source(people()), spec("property", "user"))
     about, user = prepared.stages
-    assert (about.settings.secret, user.settings.secret) == ("sick", "who")
+    assert (about.secret, user.secret) == ("sick", "who")
     assert prepared.run.data["games"]["user"] == {
         "secret": "who",
         "values": [f"candidate {number}" for number in range(1, 6)],
@@ -171,7 +172,7 @@ def test_users_with_few_records_are_left_out_before_the_split() -> None:
     assert prepared.run.data["blocks"]["user"] == 1
     many = ready(source(frame), replace(asked, private_users=100, shadow_users=200))
     assert "13 are trained on, 26 are the adversary's, 11 test" in "\n".join(many.run.notes)
-    assert "there are not 100 private and 200 shadow users" in "\n".join(many.run.notes)
+    assert "users are too few for 100 private and 200 shadow users" in "\n".join(many.run.notes)
 
 
 def test_with_too_few_shadow_users_another_adversary_plays() -> None:
@@ -180,7 +181,7 @@ def test_with_too_few_shadow_users_another_adversary_plays() -> None:
         prepared = ready(few, spec("user", shadow_users=count))
         (stage,) = prepared.stages
         assert [attack.name for attack in stage.attacks] == [name]
-        said = any("pca-encoder plays in its place" in note for note in prepared.run.notes)
+        said = any("pca-encoder replaces it" in note for note in prepared.run.notes)
         assert said == (count < 15)
     with pytest.raises(InputError, match="3 folds of the shadow users need 15"):
         ready(few, spec("user", adversaries=("plda",), shadow_users=14))
@@ -201,7 +202,7 @@ def test_records_dealt_to_persons_at_random_name_nobody(users: int) -> None:
 def test_user_inference_without_persons_is_refused() -> None:
     frame = people().drop(columns="who")
     with pytest.raises(InputError, match="--group COL"):
-        spec("user", group=None).resolve(source(frame))
+        prepare(spec("user", group=None), source(frame))
 
 
 def test_persons_with_few_records_are_noted() -> None:
@@ -237,7 +238,7 @@ def test_records_are_split_where_users_are_not_to_be_kept_together() -> None:
     (stage,) = prepared.stages
     assert stage.private.users is None
     whole, alone = (
-        split_of(inference_records(one, data), one)
+        split_of(records_of(one, data, hidden=one.hidden, secret=one.secret), one)
         for one in (spec("property"), spec("property", by_user=False))
     )
     whose = data.frame["who"].to_numpy()
@@ -246,7 +247,7 @@ def test_records_are_split_where_users_are_not_to_be_kept_together() -> None:
     assert not set(alone.private.tolist()) & set(alone.public.tolist())
     assert "records were split" in unknown(prepared.run)[0]
     with pytest.raises(InputError, match="user inference splits whole users"):
-        spec("user", by_user=False).check()
+        check(spec("user", by_user=False))
 
 
 def test_shadow_records_are_divided_equally_over_the_values() -> None:
@@ -264,15 +265,13 @@ def test_games_have_the_papers_batches_and_trials_where_none_are_named() -> None
     data = source(people(20_000, persons=400))
     bare = spec("property", "proportion", "user", shadow=2000)
     prepared = ready(data, replace(bare, batch_size=None, trials=None, rounds=1))
-    found = {
-        one.game.name: (one.settings.batch_size, *one.trials.rows.shape) for one in prepared.stages
-    }
+    found = {one.game.name: (one.batch_size, *one.trials.rows.shape) for one in prepared.stages}
     assert found == {
         "property": (16, 5000, 16), "proportion": (128, 5000, 128), "user": (8, 1000, 8),
     }  # fmt: skip
     assert prepared.run.settings["trials"] == {"property": 5000, "proportion": 5000, "user": 1000}
     named = ready(data, bare)
-    assert {one.settings.batch_size for one in named.stages} == {SMALL["batch_size"]}
+    assert {one.batch_size for one in named.stages} == {SMALL["batch_size"]}
     assert named.run.settings["batch_size"] == SMALL["batch_size"]
 
 
@@ -281,7 +280,7 @@ def test_a_secret_that_a_split_of_persons_leaves_rare_is_refused() -> None:
     frame, tested = people(), int(split.test.users[0])
     frame["sick"] = np.where(frame.who == tested, "yes", "no")
     with pytest.raises(InputError, match="'yes' has 0 private and 0 public records where users"):
-        spec("property", "user").resolve(source(frame))
+        prepare(spec("property", "user"), source(frame))
 
 
 def test_a_run_about_persons_says_how_they_were_split() -> None:
@@ -298,28 +297,28 @@ def test_fresh_batches_of_persons_are_not_weighted() -> None:
     """Held-out batches of two rounds would be of different persons; a trial keeps its own."""
     stage = ready(source(people()), spec("user", batches="fresh")).stages[0]
     stage = replace(stage, attacks=(Plda(components=8, batches=200),))
-    assert play_round(stage, 1, next(trajectory(stage))).held_out == {}
+    assert attack_round(stage, 1, next(trajectory(stage))).held_out == {}
 
 
-def test_matching_is_played_beside_others_on_the_same_gradients() -> None:
+def test_matching_runs_with_others_on_the_same_gradients() -> None:
     """Noise that hides the attribute from a forest does not hide it from who knows the rest."""
     defenses = ("none", "noise:std=0.05")
     asked = spec("attribute", adversaries=("forest", "matching"), defense=defenses)
     bare, noisy = ready(source(people()), asked).stages
     for stage, knowledge in ((bare, "static"), (noisy, "adaptive")):
         params = next(trajectory(stage))
-        said = play_round(stage, 1, params).log_posterior[f"{knowledge} matching"]
+        said = attack_round(stage, 1, params).log_posterior[f"{knowledge} matching"]
         assert (said.argmax(axis=1) == stage.trials.secret.numpy()).mean() > 0.9
 
 
 def test_matching_does_not_depend_on_chunks() -> None:
     stages = [
-        replace(stage, settings=replace(stage.settings, max_bytes=size), attacks=(Matching(50),))
+        replace(stage, max_bytes=size, attacks=(Matching(50),))
         for stage in ready(source(people()), spec("attribute", adversaries=("matching",))).stages
         for size in (2**27, 2**15)
     ]
     said = [
-        play_round(stage, 1, next(trajectory(stage))).log_posterior["static matching"]
+        attack_round(stage, 1, next(trajectory(stage))).log_posterior["static matching"]
         for stage in stages
     ]
     assert (said[0].argmax(axis=1) == said[1].argmax(axis=1)).all()
@@ -329,8 +328,8 @@ def test_rounds_of_an_encoder_that_calibrates_itself_are_weighted() -> None:
     prepared = ready(source(people()), spec("user"))
     stage = replace(prepared.stages[0], attacks=(PcaEncoder(epochs=3, temperature=None),))
     params = next(trajectory(stage))
-    played = play_round(stage, 1, params)
-    found = judge(stage, [played], params, dataset="d", label="l")
+    played = attack_round(stage, 1, params)
+    found = measure(stage, [played], params, dataset="d", label="l")
     assert "stacked" in {record.round for record in found}
 
 
@@ -364,7 +363,7 @@ def test_a_perturbation_aims_at_another_person_where_persons_are_asked_for() -> 
     name = "perturb:gamma=0.005,alpha=0.002,steps=5"
     assert targeted == {("property", name): False, ("user", f"{name},targeted=1"): True}
     perturbed = stages[-1]
-    said = play_round(perturbed, 1, next(trajectory(perturbed))).log_posterior
+    said = attack_round(perturbed, 1, next(trajectory(perturbed))).log_posterior
     assert set(said) == {"static plda", "adaptive plda"}
 
 
@@ -400,8 +399,8 @@ def test_pictures_are_played_with_a_cnn_and_other_columns_are_no_features() -> N
         Roles("smile", ("glasses",), drop=("agee",)),
     ],
 )
-def test_a_column_that_is_not_beside_the_pictures_is_refused(roles: Roles) -> None:
-    with pytest.raises(InputError, match=r"the images have no column .*; (did|known)") as told:
+def test_a_column_that_is_not_in_the_table_of_pictures_is_refused(roles: Roles) -> None:
+    with pytest.raises(InputError, match=r"beside the images; (did|known)") as told:
         make_picture_table(pictures(20)[0], roles)
     assert "leakgauge" not in str(told.value)
 
@@ -422,9 +421,9 @@ def test_pictures_of_rows_that_are_left_out_leave_with_them() -> None:
 def test_pictures_have_no_attribute() -> None:
     frame, pixels = pictures()
     with pytest.raises(InputError, match="no attribute is among them"):
-        spec("attribute", **PICTURES).resolve(source(frame, pixels))
+        prepare(spec("attribute", **PICTURES), source(frame, pixels))
     with pytest.raises(InputError, match="--hidden is about the network for tables"):
-        spec("property", hidden=(5,), **PICTURES).resolve(source(frame, pixels))
+        prepare(spec("property", hidden=(5,), **PICTURES), source(frame, pixels))
 
 
 def test_an_attribute_under_noise_of_the_adversarys_own_making() -> None:
@@ -432,7 +431,7 @@ def test_an_attribute_under_noise_of_the_adversarys_own_making() -> None:
     asked = spec("attribute", adversaries=("matching",), defense=("noise:std=0.5",))
     (stage,) = ready(source(people()), asked).stages
     assert stage.defense == gaussian(0.5)
-    fitted = play_round(stage, 1, next(trajectory(stage)))
+    fitted = attack_round(stage, 1, next(trajectory(stage)))
     assert "noise 0.5" in fitted.details["adaptive matching"]
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from leakgauge.inference.report.plain import information_lines, promise_lines, to_json
-from leakgauge.inference.report.selection import LIMIT as SHOWN
-from leakgauge.inference.report.selection import selected
 from leakgauge.inference.report.titles import adversary_tests, title
 from leakgauge.inference.report.verdict import verdicts
+from leakgauge.inference.report.views import LIMIT as SHOWN
+from leakgauge.inference.report.views import selected
 from leakgauge.results.measurements import (
     ACCUMULATED,
     STACKED,
@@ -50,7 +50,7 @@ def noisy(name: str = LOUD, **more: Any) -> list[Measurement]:
 
 
 def one_cell(run: Run, records: list[Measurement]) -> dict[str, Any]:
-    found: dict[str, Any] = to_json(Answer(run, records))["cells"][0]
+    found: dict[str, Any] = to_json(Answer(run, records), Path())["cells"][0]
     json.dumps(found, allow_nan=False)
     return found
 
@@ -79,7 +79,7 @@ def test_json_has_bounds_and_epsilon_of_a_cell_under_dp() -> None:
         )
     nats = binary_divergence(success["low"], 0.5)
     assert f"at least {nats:.3g} nats ({nats / math.log(2):.3g} bits)" in found["bounds"]["text"]
-    assert "no certificate" in found["bounds"]["text"]
+    assert "not a certificate" in found["bounds"]["text"]
 
 
 def test_json_without_dp_has_no_epsilon_and_no_certificate() -> None:
@@ -135,7 +135,7 @@ def test_terminal_tells_promises_and_what_success_implies() -> None:
     assert promise_lines(make_run()) == []
     line, caution = information_lines(run, adversary_tests(noisy()))
     assert "implies at least" in line
-    assert "no certificate" in caution
+    assert "not a certificate" in caution
 
 
 def test_guarantees_are_kept_with_the_cell(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_page_shows_what_a_defense_promises() -> None:
         assert shown in text, shown
     quiet = run.guarantees["property"][QUIET]["channel"]
     assert f"advantage at most {quiet['advantage_bound']:.3f}, success at most" in text
-    assert "is a lower bound on the information, and no certificate" in text
+    assert "is a lower bound on the information, not a certificate" in text
 
 
 def test_page_tells_when_the_accountant_is_missing() -> None:
@@ -188,7 +188,7 @@ def test_page_without_promises_tells_what_success_implies() -> None:
     )
     nats = binary_divergence(rate.estimate.value, 0.5)
     assert f"{nats:.3g}" in words(page, "figures")
-    assert "no certificate" in words(page, "figures")
+    assert "not a certificate" in words(page, "figures")
 
 
 def test_hostile_promises_are_escaped() -> None:
@@ -201,7 +201,7 @@ def test_hostile_promises_are_escaped() -> None:
     assert html.escape(HOSTILE, quote=False).split("`")[0] in section(page, "promises")
 
 
-def test_stacked_stands_beside_accumulated() -> None:
+def test_stacked_is_shown_with_accumulated() -> None:
     page = render(make_run(), stacked(make_records(1.1, 0.02)))
     text = words(page, "figures").split("Every round, every figure")
     assert "Stacked weights the rounds before it adds them" in text[0]

@@ -16,12 +16,11 @@ from leakgauge.core.rng import stream
 from leakgauge.core.types import Schema
 from leakgauge.inference import Forest, Logistic, Ordinal, ProportionInference, Ratio
 from leakgauge.inference.adversaries.ordinal import log_differences
-from leakgauge.inference.adversaries.stacking import judge_held_out
+from leakgauge.inference.adversaries.stacking import held_out_scores
+from leakgauge.inference.games.games import one_against_rest
 from leakgauge.inference.games.mixing import Pure, bootstrap
-from leakgauge.inference.games.one_value import one_against_rest
 from leakgauge.inference.run import audit
-from leakgauge.inference.settings import FRESH
-from leakgauge.inference.words import COUNT_RULES, WITHIN
+from leakgauge.inference.words import COUNT_RULES, FRESH, WITHIN
 from leakgauge.results.measurements import Estimate
 from support.synthetic import records, small_stage
 
@@ -39,7 +38,7 @@ def test_every_count_lies_in_its_range(size: int, values: int, seed: int) -> Non
     mix, rng = Ratio(values, WITHIN), stream(seed, "ratio")
     secret = np.arange(values * 20) % values
     if size < values - 1:
-        with pytest.raises(InputError, match="cannot tell"):
+        with pytest.raises(InputError, match="cannot distinguish"):
             mix.counts(secret, size, rng)
         return
     counts = mix.counts(secret, size, rng)
@@ -110,7 +109,7 @@ def test_names_say_of_what() -> None:
 def test_trials_hold_the_share_and_stay_in_their_block() -> None:
     data, mix = records(0.0), Ratio(6, WITHIN)
     game = ProportionInference.deal(data, "s", batch_size=20, mix=mix, rng=stream(0, "deal"))
-    trials = game.play(400, rng=stream(0, "play"))
+    trials = game.draw_trials(400, rng=stream(0, "play"))
     held = data.secrets["s"][trials.rows].sum(dim=1).tolist()
     assert [range_of(k, 20, 6) for k in held] == trials.secret.tolist()
     assert all(len(set(row.tolist())) == 20 for row in trials.rows)
@@ -156,7 +155,7 @@ def found(attack, shift: float, seed: int) -> Estimate:
 
 @pytest.mark.parametrize("attack", [FOREST, Logistic(batches=600)])
 @pytest.mark.calibration
-def test_a_planted_share_is_told(attack) -> None:
+def test_a_planted_share_is_inferred(attack) -> None:
     assert found(attack, 4.0, 0).low > 0.7
 
 
@@ -184,13 +183,13 @@ def test_the_prior_of_a_question_counts_all_values_above_it() -> None:
     assert set(seen[above == 1]) == {2, 3, 4, 5}
 
 
-def test_held_out_batches_of_a_proportion_can_be_judged_too() -> None:
+def test_held_out_batches_of_a_proportion_can_be_scored_too() -> None:
     stage = small_stage(records(3.0), FOREST, ask="proportion", batch_size=20, stack=True)
     found = {r.round for r in audit(stage)}
     assert {"accumulated", "stacked", 1, 2} <= found
 
 
-def test_fresh_batches_are_judged_on_other_held_out_batches_each_round() -> None:
+def test_fresh_batches_are_scored_on_other_held_out_batches_each_round() -> None:
     stage = small_stage(records(2.0), FOREST, batches=FRESH, stack=True)
     shadows_of_round = [
         stage.game.shadow(
@@ -205,7 +204,7 @@ def test_fresh_batches_are_judged_on_other_held_out_batches_each_round() -> None
     uniform = np.log([0.5, 0.5])
     rng = stream(0, "fit")
     one, other = (
-        judge_held_out(FOREST, FOREST.fit(b, uniform, rng=rng), b, batches=300, rng=rng)
+        held_out_scores(FOREST, FOREST.fit(b, uniform, rng=rng), b, batches=300, rng=rng)
         for b in shadows_of_round
     )
     assert not np.array_equal(one.secret, other.secret)
@@ -216,7 +215,7 @@ def test_fresh_batches_are_judged_on_other_held_out_batches_each_round() -> None
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"batch_size": 3}, "cannot tell 6 ranges of a share apart"),
+        ({"batch_size": 3}, "cannot distinguish 6 ranges of a share"),
         ({"prior": "empirical", "batch_size": 20}, "no prior of shares"),
     ],
 )
@@ -230,7 +229,7 @@ def test_refusals(settings: dict, says: str) -> None:
     [(None, "b", "not b"), ("c", "c", "not c"), ("a", "a", "not a")],
 )
 def test_of_three_values_one_is_asked_about(value: str | None, property_: str, rest: str) -> None:
-    """By default the most frequent one: b."""
+    """The default is the most frequent one: b."""
     codes = torch.tensor([0] * 300 + [1] * 900 + [2] * 600)
     data = records(0.0, n=1800)
     names = Schema((), "y", ("0", "1"), {"s": ("a", "b", "c")})
@@ -255,7 +254,7 @@ def test_of_two_values_the_second_is_asked_about() -> None:
     assert other.schema is not None
     assert other.schema.secrets["s"] == ("yes", "no")
     assert torch.equal(other.secrets["s"], 1 - data.secrets["s"])
-    with pytest.raises(InputError, match="--ratio-of is 'ye', no value of 's'; did you mean"):
+    with pytest.raises(InputError, match="--ratio-of is 'ye', not a value of 's'; did you mean"):
         one_against_rest(data, "s", "ye")
     with pytest.raises(InputError, match="all records have the same value of 's'"):
         one_against_rest(data.rows(torch.where(data.secrets["s"] == 1)[0]), "s")

@@ -1,4 +1,4 @@
-"""Tables as they are published, which nothing was developed on, beside a plain logistic baseline.
+"""Published tables, unused in development, against a plain logistic baseline.
 
 They come with other packages; a package that is not installed is skipped. None of them holds an
 Excel table of people, so one table is saved as Excel first.
@@ -20,10 +20,11 @@ from sklearn.preprocessing import StandardScaler
 
 from leakgauge.core.rng import stream
 from leakgauge.data.source import open_data
+from leakgauge.inference.checking import check
 from leakgauge.inference.run import audit
-from leakgauge.inference.run.prepare import prepare
-from leakgauge.inference.run.shadows import shadow_of_round
-from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.observing import shadow_of_round
+from leakgauge.inference.run.preparing import prepare
+from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import HEADLINE
 from leakgauge.results.scores import AUROC
@@ -51,8 +52,8 @@ def path_of(package: str, name: str) -> Path:
     return Path(spec.origin).parent / name
 
 
-def gradients(stage: Stage, rows: torch.Tensor, data: Any) -> np.ndarray:
-    """Of each batch, by plain autograd in a loop."""
+def gradients(stage: GameStage, rows: torch.Tensor, data: Any) -> np.ndarray:
+    """Return the gradient of each batch, by plain autograd in a loop."""
     model, loss = stage.task.model, stage.task.loss
     found = []
     for batch in rows:
@@ -63,7 +64,7 @@ def gradients(stage: Stage, rows: torch.Tensor, data: Any) -> np.ndarray:
     return np.stack(found)
 
 
-def logistic(stage: Stage) -> float:
+def logistic(stage: GameStage) -> float:
     """AUROC of a logistic regression on the raw gradients of the first round."""
     shadow = shadow_of_round(stage, 1, {})
     rows, secret = shadow.draw(1000, rng=stream(0, "baseline"))
@@ -88,8 +89,8 @@ def test_the_headline_is_no_weaker_than_a_plain_logistic_regression(
         path = tmp_path / "fair.xlsx"
     source = open_data(str(path))
     spec = InferenceSpec(data=str(path), rounds=3, trials=1000, **settings)
-    spec.check()
-    (stage,) = prepare(spec.resolve(source), source).stages
+    check(spec)
+    (stage,) = prepare(spec, source).stages
     (head,) = [m for m in audit(stage) if (m.metric, m.round) == (AUROC, HEADLINE)]
     baseline = logistic(stage)
     print(f"{name}: headline {head.estimate.value:.3f} ({head.adversary}), logistic {baseline:.3f}")

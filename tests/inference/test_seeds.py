@@ -88,7 +88,7 @@ def test_the_headline_is_the_adversary_of_most_seeds() -> None:
     assert found["panel", AUROC, CHOSEN].details[BY_SEED] == "0: 0.900, 1: 0.600, 2: 0.600"
 
 
-def test_each_value_of_the_headline_is_told_of_all_seeds() -> None:
+def test_each_value_of_the_headline_has_a_mean_over_all_seeds() -> None:
     metric = f"{AUROC}: white"
     single = [
         figure(seed, 0.6 + seed / 10, adversary=name, round=HEADLINE, metric=each)

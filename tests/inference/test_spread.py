@@ -10,9 +10,8 @@ from scipy.stats import multivariate_normal
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset
 from leakgauge.inference import Joint
-from leakgauge.inference.adversaries.linear import solve_dual
-from leakgauge.inference.adversaries.scatter import Scatter
-from leakgauge.inference.adversaries.spread import Spread
+from leakgauge.inference.adversaries.joint import GroupSpread
+from leakgauge.inference.adversaries.linear import Scatter, solve_dual
 from leakgauge.inference.run import audit
 from leakgauge.results.measurements import ACCUMULATED
 from support.defenses import dpsgd
@@ -23,7 +22,7 @@ BATCH = 4
 
 
 def drawn(values: int) -> tuple[np.ndarray, np.ndarray]:
-    """Records in five coordinates, each group with a mean and a covariance of its own."""
+    """Return records in five coordinates, with a mean and a covariance per group."""
     rng = stream(3, "records")
     codes = np.arange(90) % values
     shapes = rng.normal(size=(values, 5, 5))
@@ -40,9 +39,9 @@ def test_along_all_directions_it_is_the_gaussian_likelihood(values: int) -> None
     pooled = sum((np.sum(codes == a) - 1) * np.cov(g[codes == a].T) for a in range(values))
     added = ridge * np.trace(pooled / (90 - values)) + noise
     products = seen @ g.T
-    found = BATCH * (products @ alpha + intercept) + Spread.of(scatter, 50).beside_linear(
-        products, BATCH, added
-    )
+    found = BATCH * (products @ alpha + intercept) + GroupSpread.of(
+        scatter, 50
+    ).added_log_likelihood(products, BATCH, added)
     wanted = np.stack(
         [
             multivariate_normal(
@@ -60,7 +59,7 @@ def test_it_takes_the_directions_in_which_records_differ_most() -> None:
     g, codes = drawn(2)
     centred = g - np.stack([g[codes == a].mean(axis=0) for a in range(2)])[codes]
     _, sizes, axes = np.linalg.svd(centred)
-    spread = Spread.of(Scatter(g @ g.T, codes, 2), 2)
+    spread = GroupSpread.of(Scatter(g @ g.T, codes, 2), 2)
     directions = g.T @ spread.basis
     np.testing.assert_allclose(np.abs(axes[:2] @ directions)[:, ::-1], np.eye(2), atol=1e-8)
     np.testing.assert_allclose(np.diag(spread.shared)[::-1], sizes[:2] ** 2 / 88)
@@ -68,13 +67,15 @@ def test_it_takes_the_directions_in_which_records_differ_most() -> None:
 
 def test_records_that_are_all_the_same_have_no_direction() -> None:
     g, codes = np.ones((8, 3)), np.arange(8) % 2
-    spread = Spread.of(Scatter(g @ g.T, codes, 2), 20)
+    spread = GroupSpread.of(Scatter(g @ g.T, codes, 2), 20)
     assert spread.basis.shape == (8, 0)
-    np.testing.assert_array_equal(spread.beside_linear(g @ g.T, BATCH, 0.1), np.zeros((8, 2)))
+    np.testing.assert_array_equal(
+        spread.added_log_likelihood(g @ g.T, BATCH, 0.1), np.zeros((8, 2))
+    )
 
 
 def wider() -> Dataset:
-    """Records whose secret does not move a feature, but makes one vary less or more."""
+    """Return records with a secret that changes only the variance of a feature."""
     data = records(0.0)
     x = data.x.clone()
     x[:, 0] *= torch.where(data.secrets["s"] == 1, 3.0, 0.3)

@@ -14,7 +14,7 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Task
 from leakgauge.defenses import ClipNorm, Defense, GaussianNoise
 from leakgauge.gradients import params_of, per_example_gradients
-from leakgauge.inference import Auto, Forest, Shadow, accumulate
+from leakgauge.inference import Forest, Shadow, accumulate
 from leakgauge.inference.adversaries.calibration import (
     HeldOut,
     fit_slope,
@@ -24,8 +24,8 @@ from leakgauge.inference.adversaries.calibration import (
 )
 from leakgauge.inference.adversaries.discriminant import Discriminant
 from leakgauge.inference.adversaries.energies import Energies, EnergyView
-from leakgauge.inference.adversaries.pca_forest import PcaForest, Projection
-from leakgauge.inference.adversaries.stacking import Stack, accumulate_weighted, judge_held_out
+from leakgauge.inference.adversaries.forest import PcaForest, Projection
+from leakgauge.inference.adversaries.stacking import Stack, accumulate_weighted, held_out_scores
 from leakgauge.models import cnn
 from leakgauge.results.roc import auroc
 from support.defenses import dpsgd, prune, sign
@@ -79,7 +79,7 @@ def test_a_planted_secret_is_found(attack) -> None:
 @each_attack
 @pytest.mark.calibration
 def test_nothing_planted_is_chance(attack) -> None:
-    """Over shadow sets: one shadow set differs from the judged records by chance."""
+    """Average over shadow sets, since one set differs from the scored records by chance."""
     found = []
     for seed in range(8):
         fitted = attack.fit(bench(0.0, seed=10 + seed), UNIFORM, rng=stream(seed, "fit"))
@@ -103,7 +103,7 @@ def test_nothing_planted_makes_no_one_sure(attack) -> None:
 
 
 @each_attack
-def test_three_values_are_told_apart(attack) -> None:
+def test_three_values_are_distinguished(attack) -> None:
     fitted = attack.fit(bench(6.0, values=3), np.log(np.ones(3) / 3), rng=stream(0, "fit"))
     log_posterior, secret = judge(fitted, bench(6.0, values=3, seed=1))
     assert log_posterior.shape == (400, 3)
@@ -165,7 +165,7 @@ def test_posteriors_are_finite_for_extreme_shadows(attack, shift: float) -> None
     assert np.isfinite(log_posterior).all()
 
 
-def test_records_that_hardly_differ_are_still_told_apart() -> None:
+def test_nearly_equal_records_are_still_distinguished() -> None:
     """All of one label, features of 1e-4: what sets the gradients apart is far below their size."""
 
     def faint(seed: int) -> Shadow:
@@ -291,7 +291,7 @@ def test_discriminant_is_the_solve_in_the_primal(values, clip, noise, max_bytes)
 
 
 def test_discriminant_knows_about_noise() -> None:
-    """Adaptive or told of the noise, it is better under noise, and its log loss is lower."""
+    """An adaptive or informed adversary is better under noise, and its log loss is lower."""
     noisy = gaussian_noise(0.05)
     shadow, other = bench(2.0, n=300), replace(bench(2.0, n=2000, seed=1), defense=noisy)
 
@@ -410,7 +410,7 @@ def test_slope_of_known_overconfidence(factor: float) -> None:
     assert fit_slope(HeldOut(said, rng.permutation(truth))) == pytest.approx(0, abs=0.01 / factor)
 
 
-def test_all_told_apart_is_no_certainty() -> None:
+def test_perfect_separation_is_not_certainty() -> None:
     truth = np.arange(200) % 2
     said = HeldOut(np.stack([0.0 * truth, 20.0 * truth - 10], axis=1), truth)
     odds_of_each = fit_slope(said) * 10
@@ -507,31 +507,21 @@ def test_weights_of_1_are_bayes_over_rounds() -> None:
     np.testing.assert_allclose(once, log_posteriors[2])
 
 
-def test_rounds_that_judged_other_batches_are_refused() -> None:
+def test_rounds_that_scored_other_batches_are_refused() -> None:
     log_odds, secret = np.zeros(10), np.arange(10) % 2
     with pytest.raises(InputError, match="different held-out batches"):
         Stack().fit([told(log_odds, secret), told(log_odds, 1 - secret)])
 
 
 @pytest.mark.parametrize("attack", [ENERGIES, DISCRIMINANT, Forest(trees=10, batches=100)])
-def test_every_attack_can_judge_held_out_batches(attack) -> None:
+def test_every_attack_can_score_held_out_batches(attack) -> None:
     shadow = bench(2.0)
     fitted = attack.fit(shadow, UNIFORM, rng=stream(0, "fit"))
-    held_out = judge_held_out(attack, fitted, shadow, batches=300, rng=stream(0, "held out"))
+    held_out = held_out_scores(attack, fitted, shadow, batches=300, rng=stream(0, "held out"))
     secret = np.concatenate([part.secret for part in held_out_folds(shadow, folds=3, batches=300)])
     np.testing.assert_array_equal(held_out.secret, secret)
     assert held_out.log_odds.shape == (300, 2)
     assert auroc(secret == 1, odds(held_out.log_odds)) > 0.8
-
-
-def test_auto_judges_its_candidates_on_the_same_batches() -> None:
-    """Those that judged others on their way are judged anew, so that rounds can be compared."""
-    attack = Auto((replace(ENERGIES, batches=100), DISCRIMINANT), batches=240)
-    fitted = attack.fit(bench(2.0), UNIFORM, rng=stream(0, "fit"))
-    secret = np.concatenate(
-        [part.secret for part in held_out_folds(bench(2.0), folds=3, batches=240)]
-    )
-    np.testing.assert_array_equal(fitted.held_out.secret, secret)
 
 
 def test_what_is_held_out_was_not_fitted_on() -> None:

@@ -27,7 +27,7 @@ def table1() -> Iterator[ModuleType]:
 
 
 def test_the_correlation_is_that_of_codes(table1: ModuleType) -> None:
-    """By hand: of codes 0 0 1 1 and 0 1 1 1, 0.5 / sqrt(1 * 0.75); then 0 0 1 1 and 0 2 2 2."""
+    """Expected by hand: for codes 0 0 1 1 and 0 1 1 1, 0.5 / sqrt(1 * 0.75); and for 0 2 2 2."""
     frame = pd.DataFrame({"y": ["a", "a", "b", "b"], "s": ["f", "m", "m", "m"]})
     row = table1.Row("d", "y", ("a", "b"), "s", ("f", "m"), 0.0)
     assert table1.correlation(row, frame) == pytest.approx(0.5 / 0.75**0.5)

@@ -15,8 +15,9 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Roles, encode, from_arrays, make_table, split_records
 from leakgauge.inference import Energies, Plda
-from leakgauge.inference.run import Settings, Stage, audit, make_stage, trajectory
+from leakgauge.inference.run import GameStage, audit, make_stage, trajectory
 from leakgauge.inference.run.baselines import baselines
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.models import mlp
 from leakgauge.results.scores import AUROC, LABELS_ALONE, TASK_AUROC, ScoredTrials, figures
 from leakgauge.training.utility import Utility, utility_of
@@ -43,18 +44,22 @@ def data_of(
 LOSSES = {"mse": "mse", "several": nn.functional.mse_loss, "bce": "bce"}
 
 
-def stage_of(kind: str, data: Dataset, attack=None, *, ask: str = "property", **settings) -> Stage:
+def stage_of(
+    kind: str, data: Dataset, attack=None, *, ask: str = "property", **settings
+) -> GameStage:
     outputs = 1 if data.y.ndim == 1 else data.y.shape[1]
     model = mlp(6, outputs, hidden=(12,), generator=torch_stream(0, "model")).to(torch.float64)
-    chosen = Settings("s", **{"batch_size": 8, "rounds": 2, "trials": 400, "lr": 0.05, **settings})
+    chosen = InferenceSpec(
+        secret="s", **{"batch_size": 8, "rounds": 2, "trials": 400, "lr": 0.05, **settings}
+    )
     split = split_records(
         data.secrets["s"], users=data.users, shadow=600, rng=stream(chosen.seed, "split")
     )
     attacks = (attack or Energies(batches=300),)
-    return make_stage(ask, Task(model, LOSSES[kind]), data, split, attacks=attacks, settings=chosen)
+    return make_stage(ask, Task(model, LOSSES[kind]), data, split, attacks=attacks, spec=chosen)
 
 
-def auroc(stage: Stage) -> float:
+def auroc(stage: GameStage) -> float:
     return next(one.estimate.value for one in audit(stage) if one.metric == AUROC)
 
 
@@ -71,7 +76,7 @@ def test_no_secret_gives_chance(kind: str) -> None:
     assert np.mean(found) == pytest.approx(0.5, abs=0.08)
 
 
-def outputs_on_test(stage: Stage) -> tuple[np.ndarray, np.ndarray, Utility]:
+def outputs_on_test(stage: GameStage) -> tuple[np.ndarray, np.ndarray, Utility]:
     *_, final = trajectory(stage)
     found = utility_of(stage.task, final, stage.test, rng=np.random.default_rng(0))
     assert found is not None
@@ -111,11 +116,11 @@ def test_the_auroc_of_the_task_is_that_of_scikit_learn(classes: int) -> None:
     y = np.digitize(x[:, 0] + 0.5 * rng.normal(size=1800), np.linspace(-0.5, 0.5, classes - 1))
     data = from_arrays(x, y, {"s": s}, dtype=torch.float64)
     model = mlp(6, classes, hidden=(12,), generator=torch_stream(0, "model")).to(torch.float64)
-    chosen = Settings("s", batch_size=8, rounds=2, trials=400, lr=0.05)
+    chosen = InferenceSpec(secret="s", batch_size=8, rounds=2, trials=400, lr=0.05)
     split = split_records(data.secrets["s"], shadow=600, rng=stream(0, "split"))
     attacks = (Energies(batches=300),)
     task = Task(model, "cross_entropy")
-    stage = make_stage("property", task, data, split, attacks=attacks, settings=chosen)
+    stage = make_stage("property", task, data, split, attacks=attacks, spec=chosen)
     *_, final = trajectory(stage)
     with torch.no_grad():
         out = torch.func.functional_call(model, final, (stage.test.x,)).softmax(dim=1).numpy()
@@ -146,7 +151,7 @@ def test_outputs_within_0_and_1_are_probabilities() -> None:
     assert found.estimate.value == pytest.approx(f1_score(y, out > 0.5, average="macro"))
 
 
-def alone(stage: Stage) -> float:
+def alone(stage: GameStage) -> float:
     truth = stage.trials.secret.numpy()
     return figures(ScoredTrials(truth, baselines(stage)[LABELS_ALONE], truth))[AUROC]
 

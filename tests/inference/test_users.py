@@ -17,15 +17,15 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.data.split import split_users
 from leakgauge.defenses import GaussianNoise, none
 from leakgauge.gradients import params_of
+from leakgauge.inference.adversaries.adversary import Candidates
 from leakgauge.inference.adversaries.encoder import Encoder
 from leakgauge.inference.adversaries.pca_encoder import PcaEncoder
 from leakgauge.inference.adversaries.plda import Plda, SameUser
-from leakgauge.inference.adversaries.user_examples import UserExamples
-from leakgauge.inference.adversaries.user_trials import UserTrials, hold_out_users
+from leakgauge.inference.adversaries.shadow_users import UserExamples, UserTrials, hold_out_users
 from leakgauge.inference.games.blocks import MIN_BLOCKS
-from leakgauge.inference.games.candidates import Candidates
 from leakgauge.inference.games.users import UserInference
-from leakgauge.inference.run import Settings, make_stage
+from leakgauge.inference.run import make_stage
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.models import mlp
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import ScoredTrials, score
@@ -42,7 +42,7 @@ MAX_BYTES = 2**28
 
 
 def people(shift: float, *, users: int = 40, each: int = 16, seed: int = 0) -> Dataset:
-    """Records of persons whose features move by ``shift`` in a direction of their own.
+    """Return records of users whose features move by ``shift`` in a direction per user.
 
     Labels are mostly equal: records of different labels cancel in a batch's gradient.
     """
@@ -72,7 +72,7 @@ def attacked(
     """The AUROC in the first round."""
     params = params_of(task.model)
     game = deal(pool, candidates=m, seed=seed, **settings)
-    trials = game.play(400, rng=stream(seed, "play"))
+    trials = game.draw_trials(400, rng=stream(seed, "play"))
     defense = gaussian(std) if std > 0 else none()
     bench = replace(game.shadow(task, params, public, max_bytes=MAX_BYTES), defense=defense)
     fitted = attack.fit(bench, np.log(game.prior), rng=stream(seed, "fit"))
@@ -103,7 +103,7 @@ def attacked(
 def test_what_the_adversary_holds_is_never_observed(seed: int, m: int) -> None:
     """Over all trials, and over redrawn rounds."""
     game = deal(people(0.0, each=9, seed=seed), candidates=m, seed=seed)
-    trials = game.play(300, rng=stream(seed, "play"))
+    trials = game.draw_trials(300, rng=stream(seed, "play"))
     seen, held = set(), set()
     for played in (trials, game.redraw(trials, rng=stream(seed, "again"))):
         seen |= set(played.rows.flatten().tolist())
@@ -116,7 +116,7 @@ def test_what_the_adversary_holds_is_never_observed(seed: int, m: int) -> None:
 @pytest.mark.parametrize("m", [2, 3])
 def test_a_trial_is_about_m_different_persons_of_its_block(m: int) -> None:
     game = deal(people(0.0), candidates=m)
-    trials = game.play(400, rng=stream(0, "play"))
+    trials = game.draw_trials(400, rng=stream(0, "play"))
     whose = game.pool.users
     told = trials.candidates
     asked = whose[told.rows][told.index]  # [n, m, B]
@@ -136,21 +136,21 @@ def test_a_trial_is_about_m_different_persons_of_its_block(m: int) -> None:
 
 def test_the_secret_is_any_place_and_any_person_alike() -> None:
     game = deal(people(0.0, users=24), candidates=3)
-    trials = game.play(6000, rng=stream(0, "play"))
+    trials = game.draw_trials(6000, rng=stream(0, "play"))
     assert stats.chisquare(torch.bincount(trials.secret).numpy()).pvalue > 1e-3
     true = game.pool.users[trials.rows[:, 0]]
     assert stats.chisquare(torch.bincount(true).numpy()).pvalue > 1e-3
 
 
 def test_no_record_twice_in_a_batch() -> None:
-    trials = deal(people(0.0, each=9)).play(100, rng=stream(0, "play"))
+    trials = deal(people(0.0, each=9)).draw_trials(100, rng=stream(0, "play"))
     for batches in (trials.rows, trials.candidates.rows):
         assert all(len(set(row.tolist())) == 4 for row in batches)
 
 
 def test_redraw_keeps_persons_and_secrets() -> None:
     game = deal(people(0.0))
-    trials = game.play(100, rng=stream(0, "play"))
+    trials = game.draw_trials(100, rng=stream(0, "play"))
     again = game.redraw(trials, rng=stream(0, "again"))
     assert torch.equal(again.secret, trials.secret)
     assert torch.equal(again.block, trials.block)
@@ -167,7 +167,7 @@ def test_few_persons_play_without_blocks(users: int, m: int) -> None:
     """As in the paper: the candidates of a trial are m of all of them, whoever they are."""
     game = deal(people(0.0, users=users), candidates=m)
     assert (game.block == 0).all()
-    trials = game.play(3000, rng=stream(0, "play"))
+    trials = game.draw_trials(3000, rng=stream(0, "play"))
     assert trials.users is not None
     assert torch.equal(trials.users, trials.candidates.index)
     asked = game.pool.users[trials.candidates.rows[:, 0]][trials.candidates.index]
@@ -179,7 +179,7 @@ def test_few_persons_play_without_blocks(users: int, m: int) -> None:
     assert f"{users} private users are fewer than the {8 * m}" in game.notes[0]
     enough = deal(people(0.0, users=8 * m), candidates=m)
     assert enough.notes == ()
-    assert enough.play(10, rng=stream(0, "play")).users is None
+    assert enough.draw_trials(10, rng=stream(0, "play")).users is None
 
 
 def test_a_person_with_few_records_is_refused() -> None:
@@ -237,7 +237,7 @@ def test_persons_with_few_records_are_left_out_before_the_split(seed: int) -> No
 
 
 def test_too_many_wanted_persons_are_lowered_in_proportion() -> None:
-    """Of 50, 20 % test: 40 are left for 150 and 300 wanted."""
+    """From 50 users, 20 % are test users: 40 are left for 150 and 300 wanted."""
     users = torch.arange(100) // 2
     split = split_users(users, most=(150, 300), rng=stream(0, "split"))
     rows = (split.private, split.public, split.test)
@@ -311,7 +311,7 @@ def test_noise_that_is_known_is_reckoned_with() -> None:
 
 
 @pytest.mark.slow
-def test_actors_are_told_apart_by_their_speech(data_folder: Path) -> None:
+def test_actors_are_distinguished_by_their_speech(data_folder: Path) -> None:
     """CREMA-D, features and network of the paper, before the first epoch: the paper has 0.6808."""
     frame = pd.read_parquet(data_folder / "crema_d" / "crema_d_emobase_hap_sad.parquet")
     x = torch.tensor(frame.iloc[:, 9:].to_numpy(np.float32))
@@ -450,7 +450,7 @@ def test_held_out_persons_are_not_learnt_from() -> None:
     rng = stream(0, "held")
     person = np.repeat(np.arange(12), 4)
     examples = UserExamples(rng.normal(size=(48, 2)), np.zeros((48, 2)), person, 0.1)
-    # the features name the person, so that a likeness sees whom it judges
+    # the features name the user, so that a likeness sees which user it scores
     trials = UserTrials(person[:, None] * 1.0, person, np.arange(12)[:, None] * 1.0, seed=0)
     judged = []
 
@@ -515,9 +515,9 @@ def test_persons_who_do_not_fit_are_refused_before_any_training() -> None:
     public = [int(row) for row in split.public if data.users[row] not in lone]
     public += [int(torch.where(data.users == one)[0][0]) for one in lone]
     split = replace(split, public=torch.tensor(sorted(public)))
-    settings = Settings("person", batch_size=2, rounds=1, trials=200)
+    settings = InferenceSpec(group="person", batch_size=2, rounds=1, trials=200)
     with pytest.raises(InputError, match="shadow users have one record only"):
-        make_stage("user", small_task(data), data, split, attacks=[PLDA], settings=settings)
+        make_stage("user", small_task(data), data, split, attacks=[PLDA], spec=settings)
 
 
 def test_candidates_go_without_the_noise(bench) -> None:

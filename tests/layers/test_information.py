@@ -8,7 +8,8 @@ from sklearn.linear_model import LogisticRegression
 
 from leakgauge.core.checks import InputError
 from leakgauge.inference.adversaries.calibration import HeldOut
-from leakgauge.inference.adversaries.part import Part, Selection
+from leakgauge.inference.adversaries.partial import PartialAttack, Selection
+from leakgauge.layers.calibration import calibrate, gain
 from leakgauge.layers.information import (
     UNITS,
     VOTES_CAP_BITS,
@@ -135,4 +136,4 @@ def test_a_part_sees_its_parameters_and_the_same_coordinates_always() -> None:
     with pytest.raises(InputError, match="no parameter 'd'"):
         Selection(("d",))(grads)
     with pytest.raises(InputError, match="has no parameters"):
-        Part(None, ()).selection  # type: ignore[arg-type]  # noqa: B018
+        PartialAttack(None, ()).selection  # type: ignore[arg-type]  # noqa: B018

@@ -1,5 +1,7 @@
 """Data whose leakage is known: planted, or none at all."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
@@ -8,9 +10,10 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import from_arrays, split_records
 from leakgauge.defenses import Defense
-from leakgauge.gradients import params_of
+from leakgauge.gradients import MAX_BYTES, params_of
 from leakgauge.inference import Attack, Shadow
-from leakgauge.inference.run import Settings, Stage, make_stage
+from leakgauge.inference.run import GameStage, make_stage
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.models import mlp
 
 
@@ -44,12 +47,14 @@ def small_stage(
     *attacks: Attack,
     ask: str = "property",
     defense: Defense | None = None,
+    max_bytes: int = MAX_BYTES,
     **settings,
-) -> Stage:
-    chosen = Settings("s", **{"batch_size": 8, "rounds": 2, "trials": 400, **settings})
+) -> GameStage:
+    chosen = InferenceSpec(secret="s", **{"batch_size": 8, "rounds": 2, "trials": 400, **settings})
     split = split_records(
         data.secrets["s"], users=data.users, shadow=600, rng=stream(chosen.seed, "split")
     )
-    return make_stage(
-        ask, small_task(data), data, split, attacks=attacks, settings=chosen, defense=defense
+    stage = make_stage(
+        ask, small_task(data), data, split, attacks=attacks, spec=chosen, defense=defense
     )
+    return replace(stage, max_bytes=max_bytes)

@@ -65,14 +65,14 @@ def test_an_audit_trains_as_torch_bit_by_bit(text, make) -> None:
     """It is a federation of one participant, with an optimizer that persists over rounds."""
     stage = small_stage(records(0.0, n=1800), Energies(batches=50), rounds=3, optimizer=text)
     if text == "sgd":
-        stage = replace(stage, settings=replace(stage.settings, lr=0.1))
+        stage = replace(stage, spec=replace(stage.spec, lr=0.1))
     model = copy.deepcopy(stage.task.model)
     literal, data = make(list(model.parameters())), stage.private
     for number, params in enumerate(trajectory(stage)):
         for name, leaf in model.named_parameters():
             assert torch.equal(params[name], leaf)
-        rng = stream(stage.settings.seed, stage.game.name, "train", number + 1)
-        for rows in torch.from_numpy(rng.permutation(len(data))).split(stage.settings.batch_size):
+        rng = stream(stage.spec.seed, stage.game.name, "train", number + 1)
+        for rows in torch.from_numpy(rng.permutation(len(data))).split(stage.batch_size):
             literal.zero_grad()
             cross_entropy(model(data.x[rows]), data.y[rows]).backward()
             literal.step()

@@ -85,7 +85,7 @@ def play(
     from leakgauge.runs.page import sections_of, write_report
 
     began, notices = time.perf_counter(), Console(stderr=True)
-    with notices.status("reading the data"):
+    with bounded(max_memory), notices.status("reading the data"):
         command = prepare()
         for device in {spec.device for _, spec in command.asked.values()}:
             check_device(device)

@@ -7,7 +7,7 @@ from leakgauge.core.checks import InputError, require, require_choice
 from leakgauge.core.registry import Registry
 
 if TYPE_CHECKING:
-    from leakgauge.inference.games.candidates import AnyAttack
+    from leakgauge.inference.adversaries.adversary import AnyAttack
 
 PROPERTY, ATTRIBUTE, PROPORTION, USER = "property", "attribute", "proportion", "user"
 GAMES = (PROPERTY, ATTRIBUTE, PROPORTION, USER)
@@ -19,26 +19,25 @@ ADVERSARIES = {
     "logistic": f"{_PACKAGE}.logistic:Logistic",
     "energies": f"{_PACKAGE}.energies:Energies",
     "discriminant": f"{_PACKAGE}.discriminant:Discriminant",
-    "pca-forest": f"{_PACKAGE}.pca_forest:PcaForest",
-    "auto": f"{_PACKAGE}.auto:Auto",
+    "pca-forest": f"{_PACKAGE}.forest:PcaForest",
     "joint": f"{_PACKAGE}.joint:Joint",
     "matching": f"{_PACKAGE}.matching:Matching",
     "encoder": f"{_PACKAGE}.encoder:Encoder",
     "pca-encoder": f"{_PACKAGE}.pca_encoder:PcaEncoder",
     "plda": f"{_PACKAGE}.plda:Plda",
 }
-"""Where each attack is; it is imported when it is used."""
+"""Address of each attack, imported at first use."""
 
-_ON_BATCHES = ("forest", "logistic", "energies", "discriminant", "pca-forest", "auto")
-_PLAYERS = {
+_ON_BATCHES = ("forest", "logistic", "energies", "discriminant", "pca-forest")
+_BY_GAME = {
     PROPERTY: (*_ON_BATCHES, "joint"),
     ATTRIBUTE: (*_ON_BATCHES, "joint", "matching"),
-    PROPORTION: ("forest", "logistic", "energies", "pca-forest", "auto"),
+    PROPORTION: ("forest", "logistic", "energies", "pca-forest"),
     USER: ("encoder", "pca-encoder", "plda"),
 }
 
 PANEL = "panel"
-"""The word of ``--adversary`` for several adversaries whose judgements are also added up."""
+"""The word of ``--adversary`` for several adversaries and their weighted sum."""
 
 _PANEL = {
     PROPERTY: ("forest", "energies", "discriminant"),
@@ -49,62 +48,62 @@ _PANEL = {
 _UNDER_NOISE = "joint"
 
 OF_FEW_USERS = "pca-encoder"
-"""Plays user inference by default where the shadow users are too few for ``plda``."""
+"""Default adversary of user inference if the shadow users are too few for ``plda``."""
 
 HELP = (
     f"{PANEL} (default: forest, energies, discriminant, under noise joint, and their weighted sum; "
     f"for proportion forest, for user plda), {', '.join(ADVERSARIES)}, with settings as "
     "forest:kernel=10; or your own, MODULE:NAME[:key=value,...]"
 )
-"""For the help of the command line."""
+"""Help text of the command line."""
 
 REGISTRY = Registry("adversary", ADVERSARIES, "leakgauge.adversaries")
 
 NOTATION = REGISTRY.notation(PANEL)
-"""What users may write for an adversary."""
+"""Notation of adversaries on the command line and in files."""
 
 
-def players(game: str) -> tuple[str, ...]:
-    """Names of the built-in adversaries that play a game; the paper's is first.
+def adversaries_for(game: str) -> tuple[str, ...]:
+    """Return the names of the built-in adversaries of a game; that of the paper is first.
 
-    >>> players("user")
+    >>> adversaries_for("user")
     ('encoder', 'pca-encoder', 'plda')
     """
-    return _PLAYERS[game]
+    return _BY_GAME[game]
 
 
 def panel_of(game: str, *, all_rounds: bool = False) -> tuple[str, ...]:
-    """Names of the adversaries that play a game by default; the paper's, if there, is first.
+    """Return the names of the default adversaries of a game; that of the paper, if any, is first.
 
-    In user inference ours plays by default, as it is the stronger one: ``encoder`` is the paper's.
+    The default of user inference is stronger than that of the paper, ``encoder``.
 
     Args:
-        game: its name.
-        all_rounds: whether to add the adversary that sees all rounds at once, which the others
-            cannot replace where a defense adds noise.
+        game: name of the game.
+        all_rounds: whether to add the adversary on all rounds at once, which the others cannot
+            replace if a defense adds noise.
 
     >>> panel_of("property", all_rounds=True)
     ('forest', 'energies', 'discriminant', 'joint')
     """
-    together = all_rounds and _UNDER_NOISE in _PLAYERS[game]
+    together = all_rounds and _UNDER_NOISE in _BY_GAME[game]
     return (*_PANEL[game], _UNDER_NOISE) if together else _PANEL[game]
 
 
 def parse_adversary(text: str) -> "AnyAttack":
-    """The attack that ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]`` names.
+    """Return the attack named by ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]``.
 
     NAME is one of ``ADVERSARIES`` or an entry point of the group ``leakgauge.adversaries``. MODULE
-    is imported from the working folder too. What is named is the class of an attack, or a function
-    that returns one; the keys are its fields or arguments.
+    is imported from the working folder too. The name refers to the class of an attack, or a
+    function that returns one; the keys are its fields or arguments.
 
     Args:
-        text: as ``forest:kernel=10`` or ``my_module:MyAttack``.
+        text: for example ``forest:kernel=10`` or ``my_module:MyAttack``.
 
     Returns:
         The attack. Its ``name`` is ``text``, so that measurements of two settings stay apart.
 
     Raises:
-        InputError: the name, a key or a value is not known, or what it names is no attack.
+        InputError: the name, a key or a value is unknown, or the object is not an attack.
 
     >>> attack = parse_adversary("forest:kernel=10")
     >>> attack.name, attack
@@ -130,11 +129,11 @@ def parse_adversary(text: str) -> "AnyAttack":
 
 
 def games_of(attack: "AnyAttack") -> tuple[str, ...]:
-    """The games that an attack plays.
+    """Return the games of an attack.
 
-    An attack that is not built in says so by its attribute ``games``. Without it, it plays those
-    that fit its class: a ``CandidateAttack`` plays user inference, any other attack plays property,
-    attribute and proportion inference.
+    The attribute ``games`` of an attack that is not built in lists them. Without it, a
+    ``CandidateAttack`` is for user inference, any other attack for property, attribute and
+    proportion inference.
 
     Raises:
         InputError: ``games`` names one that does not exist.
@@ -145,18 +144,13 @@ def games_of(attack: "AnyAttack") -> tuple[str, ...]:
     place = f"{type(attack).__module__}:{type(attack).__qualname__}"
     for name, known in ADVERSARIES.items():
         if place == known:
-            return tuple(game for game in GAMES if name in _PLAYERS[game])
+            return tuple(game for game in GAMES if name in _BY_GAME[game])
     games = getattr(attack, "games", None)
     if games is None:
-        return _games_by_class(attack)
+        from leakgauge.inference.adversaries.adversary import CandidateAttack
+
+        by_batch = (PROPERTY, ATTRIBUTE, PROPORTION)
+        return (USER,) if isinstance(attack, CandidateAttack) else by_batch
     for game in games:
         require_choice(game, f"a game of adversary {attack.name!r}", GAMES)
     return tuple(games)
-
-
-def _games_by_class(attack: "AnyAttack") -> tuple[str, ...]:
-    from leakgauge.inference.games.candidates import CandidateAttack
-
-    if isinstance(attack, CandidateAttack):
-        return (USER,)
-    return (PROPERTY, ATTRIBUTE, PROPORTION)

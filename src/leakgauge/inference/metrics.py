@@ -1,4 +1,4 @@
-"""The metrics of the question what secrets gradients give away."""
+"""The metrics of inference."""
 
 import math
 
@@ -30,9 +30,12 @@ METRICS = {
         title="AUROC of feature means alone", chance=0.5, tabled=False, of_model=True
     ),
 }
-"""By name. Accuracy, R², macro F1 and the AUROC of the task are the trained model's, those that
-follow need no gradients, the others are an adversary's. What guessing gives of the TPR and the
-success rate depends on the number of trials and on the secret's priors."""
+"""Metrics by name.
+
+Accuracy, R², macro F1 and the AUROC of the task belong to the trained model, the baselines need no
+gradients, the others belong to an adversary. The chance levels of the TPR and the success rate
+depend on the number of trials and on the priors of the secret.
+"""
 
 BASELINES = (LABELS_ALONE, FEATURES_ALONE)
 

@@ -1,9 +1,8 @@
 """The question what secrets gradients give away."""
 
-from leakgauge.inference.settings import ASKS
-from leakgauge.inference.spec import InferenceSpec
+from leakgauge.inference.spec import ASKS, InferenceSpec
 from leakgauge.runs.question import Question
-from leakgauge.runs.room import OLD_CHECK, OLD_PREPARE, Room
+from leakgauge.runs.room import Room
 
 QUESTION: Question = Room(
     name="inference",
@@ -12,8 +11,6 @@ QUESTION: Question = Room(
     Spec=InferenceSpec,
     home="leakgauge.inference",
     places={
-        "check": OLD_CHECK,
-        "prepare": OLD_PREPARE,
         "to_json": "report.plain:to_json",
         "charts": "report.grid:charts",
     },

@@ -1,31 +1,269 @@
-"""The settings of inference, with what they refuse and what the data fill in."""
+"""The settings of inference, from which options, grid keys and ``run.yaml`` are made."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Annotated, ClassVar
 
-from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE
-from leakgauge.inference.catalog import PANEL, PROPORTION, REGISTRY, USER
-from leakgauge.inference.settings import ASKS, EMPIRICAL, InferenceSettings
-from leakgauge.inference.summed import summed
+from leakgauge.core.strict import Real, Truth, Whole
+from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
+from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
+from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, PROPORTION, REGISTRY, USER
+from leakgauge.inference.catalog import HELP as ADVERSARIES_HELP
+from leakgauge.inference.catalog import NOTATION as ADVERSARIES_NOTATION
+from leakgauge.inference.words import (
+    COUNT_RULES,
+    EMPIRICAL,
+    FLOOR,
+    FRESH,
+    REUSE,
+    UNIFORM,
+    WITHIN,
+    summed,
+)
+from leakgauge.models.words import NETS
 from leakgauge.results.measurements import rounds_of
-from leakgauge.runs.spec import NONE
-from leakgauge.training.catalog import own_rate, parse_optimizer
+from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
+from leakgauge.runs.spec import NONE, Spec
+from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
+from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
+from leakgauge.training.catalog import SGD
 
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
-    from leakgauge.data.source import Source
+ASKS: Mapping[str, str] = {
+    PROPERTY: "is the secret, which the model does not see, inferred from gradients?",
+    ATTRIBUTE: "is the secret, which is one of the model's inputs, inferred from gradients?",
+    PROPORTION: "is the share of records with the secret inferred from gradients?",
+    USER: "is the user whose records are in a batch inferred from gradients?",
+}
+"""The words of ``--ask``, each with what it asks."""
+
+BATCH_SIZES: Mapping[str, int] = {PROPERTY: 16, ATTRIBUTE: 16, PROPORTION: 128, USER: 8}
+"""Default number of records in a batch (Li et al., CCS 2024, section 5.1.4)."""
+
+TRIALS: Mapping[str, int] = {PROPERTY: 5000, ATTRIBUTE: 5000, PROPORTION: 5000, USER: 1000}
+"""Default number of trials (same section)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class InferenceSpec(InferenceSettings):
-    """What to infer from gradients, who infers it, and how the model is trained.
+class InferenceSpec(Spec):
+    """The secrets to infer from gradients, the adversaries, and the training of the model.
 
-    The fields are those of ``InferenceSettings``.
+    The defaults are those of Li et al., CCS 2024, if the paper states them. Several values of
+    ``ask`` share one split of the records; with ``user`` among them, whole users are split.
     """
+
+    aliases: ClassVar[Mapping[str, str]] = {}
+
+    ask: Annotated[
+        tuple[str, ...],
+        Setting(f"what to infer: {', '.join(ASKS)}", choices=tuple(ASKS), cells=True, panel=ASKING),
+    ] = (PROPERTY,)
+    secret: Annotated[
+        str | None,
+        Setting(
+            "column that must stay private; repeat it to ask about each", each=True, panel=ASKING
+        ),
+    ] = None
+    adversary: Annotated[
+        tuple[str, ...],
+        Setting(
+            f"who infers it: {ADVERSARIES_HELP}",
+            cells=True,
+            panel=ATTACK,
+            notation=ADVERSARIES_NOTATION,
+        ),
+    ] = ()
+    defense: Annotated[
+        tuple[str, ...],
+        Setting(
+            f"what clients do to gradients: {DEFENSES_HELP}",
+            cells=True,
+            adds=True,
+            panel=DEFENSE,
+            notation=DEFENSES_NOTATION,
+        ),
+    ] = (NONE,)
+    batch_size: Annotated[
+        Whole | None,
+        Setting(
+            "records in a private batch and in a training step (default "
+            f"{BATCH_SIZES[PROPERTY]}; proportion: {BATCH_SIZES[PROPORTION]}, user: "
+            f"{BATCH_SIZES[USER]})",
+            least=1,
+            panel=TRAINING,
+        ),
+    ] = None
+    rounds: Annotated[
+        Whole, Setting("rounds of training; a round is an epoch", least=1, panel=TRAINING)
+    ] = 10
+    trials: Annotated[
+        Whole | None,
+        Setting(
+            f"private batches that are attacked (default {TRIALS[PROPERTY]}; user: {TRIALS[USER]})",
+            least=1,
+            panel=ATTACK,
+        ),
+    ] = None
+    private: Annotated[
+        Whole | None,
+        Setting(
+            "maximum number of records to train on and to attack; default: all; not used with "
+            "--ask user",
+            least=1,
+            panel=DATA,
+        ),
+    ] = None
+    shadow: Annotated[
+        Whole,
+        Setting(
+            "maximum number of records that the adversary has; not used with --ask user, which has "
+            "--shadow-users",
+            least=1,
+            panel=ATTACK,
+        ),
+    ] = 1000
+    by_user: Annotated[
+        Truth,
+        Setting(
+            "split whole users, if the data name them; false splits records, as the paper does "
+            "except for --ask user",
+            option=False,
+            panel=DATA,
+        ),
+    ] = True
+    merge_rare: Annotated[
+        Whole,
+        Setting(
+            "values of the secret with fewer rows than this become one; 0: none",
+            least=0,
+            panel=DATA,
+        ),
+    ] = 0
+    seeds: Annotated[
+        Whole,
+        Setting(
+            "train and attack with this many seeds, from --seed on; figures are means, and "
+            "intervals cover other trainings too",
+            least=1,
+            most=100,
+            panel=RUN,
+        ),
+    ] = 1
+    batches: Annotated[
+        str,
+        Setting(
+            f"{REUSE}: one batch in all rounds; {FRESH}: a new batch in each round",
+            choices=(REUSE, FRESH),
+            panel=TRAINING,
+        ),
+    ] = REUSE
+    stack: Annotated[
+        Truth,
+        Setting(
+            "weight the rounds by held-out shadow batches, for every adversary but matching, "
+            "encoder and pca-encoder; slower",
+            panel=ATTACK,
+        ),
+    ] = False
+    ratio_bins: Annotated[
+        Whole, Setting("proportion: number of ranges of the share", least=2, panel=ASKING)
+    ] = 6
+    ratio_of: Annotated[
+        str | None,
+        Setting(
+            "proportion: value of the secret whose share is inferred, against all others; default: "
+            "the second of two values, the most frequent of more",
+            panel=ASKING,
+        ),
+    ] = None
+    ratio_counts: Annotated[
+        str,
+        Setting(
+            f"proportion: {FLOOR}: share times batch size, rounded down, as in the paper; "
+            f"{WITHIN}: never below the range of the share",
+            choices=COUNT_RULES,
+            panel=ASKING,
+        ),
+    ] = FLOOR
+    candidates: Annotated[
+        Whole, Setting("user: number of users that a batch may belong to", least=2, panel=ASKING)
+    ] = 5
+    private_users: Annotated[
+        Whole,
+        Setting(
+            "user: maximum number of users to train on; 0: 40 % of those with two batches of "
+            "records",
+            least=0,
+            panel=DATA,
+        ),
+    ] = 0
+    shadow_users: Annotated[
+        Whole,
+        Setting(
+            "user: maximum number of users whose records the adversary has; 0: also 40 %",
+            least=0,
+            panel=ATTACK,
+        ),
+    ] = 0
+    prior: Annotated[
+        str,
+        Setting(
+            f"prior of the secret: {UNIFORM} or {EMPIRICAL}",
+            choices=(UNIFORM, EMPIRICAL),
+            panel=ASKING,
+        ),
+    ] = UNIFORM
+    lr: Annotated[Real, Setting("learning rate of the training", above=0, panel=TRAINING)] = 0.01
+    optimizer: Annotated[
+        str,
+        Setting(
+            f"moves the model by the gradients that clients send: {OPTIMIZERS_HELP}",
+            panel=TRAINING,
+            notation=OPTIMIZERS_NOTATION,
+        ),
+    ] = SGD
+    hidden: Annotated[
+        tuple[Whole, ...],
+        Setting("width of a hidden layer of the network for tables", least=1, panel=TRAINING),
+    ] = (100,)
+    net: Annotated[str, Setting("network for images", choices=NETS, panel=TRAINING)] = "cnn"
+    allow_loop: Annotated[
+        Truth,
+        Setting("accept a model that torch.func cannot vectorise; slower, exact", panel=TRAINING),
+    ] = False
+
+    def batch_of(self, ask: str) -> int:
+        """Return the number of records in a batch of a game.
+
+        >>> InferenceSpec().batch_of("user"), InferenceSpec(batch_size=4).batch_of("user")
+        (8, 4)
+        """
+        return BATCH_SIZES[ask] if self.batch_size is None else self.batch_size
+
+    def secret_of(self, ask: str) -> str:
+        """Return the name of the secret of a game; in user inference that of the users.
+
+        >>> InferenceSpec(secret="sex").secret_of("property"), InferenceSpec().secret_of("user")
+        ('sex', 'user')
+        """
+        return (self.group or USER) if ask == USER else self.secret_column
+
+    @property
+    def secret_column(self) -> str:
+        """Name of the secret; empty if user inference alone needs none."""
+        return self.secret or ""
+
+    def trials_of(self, ask: str) -> int:
+        """Return the number of trials of a game.
+
+        >>> InferenceSpec().trials_of("user"), InferenceSpec(trials=200).trials_of("user")
+        (1000, 200)
+        """
+        return TRIALS[ask] if self.trials is None else self.trials
 
     @classmethod
     def plays(cls, adversary: str) -> bool:
-        """Return whether ``--adversary`` may name this one here.
+        """Return whether ``--adversary`` accepts this name.
 
         >>> InferenceSpec.plays("forest:kernel=10"), InferenceSpec.plays("agic")
         (True, False)
@@ -33,53 +271,11 @@ class InferenceSpec(InferenceSettings):
         name, _, rest = adversary.partition(":")
         return name in (PANEL, *REGISTRY.names()) or rest.partition(":")[0].isidentifier()
 
-    def check(self) -> None:
-        """Refuse what is wrong whatever the data are.
-
-        Raises:
-            InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                one another.
-        """
-        from leakgauge.inference.games.mixing import Ratio
-        from leakgauge.inference.run.adversaries import check_adversaries, defenses_of
-
-        super().check()
-        require(len(self.ask) > 0, f"--ask is empty; name one of {', '.join(ASKS)}")
-        require(len(set(self.ask)) == len(self.ask), f"--ask repeats a word: {', '.join(self.ask)}")
-        if self.prior == EMPIRICAL:
-            require(
-                USER not in self.ask,
-                "prior is 'empirical', but the candidates of user inference are equally likely; "
-                "take --prior uniform",
-            )
-            require(
-                PROPORTION not in self.ask,
-                "prior is 'empirical', but the data have no prior of shares; take --prior uniform",
-            )
-        if PROPORTION in self.ask:
-            Ratio(self.ratio_bins, self.ratio_counts).check(self.batch_of(PROPORTION))
-        require(
-            self.by_user or USER not in self.ask,
-            "by_user is false, but user inference splits whole users; leave it out",
-        )
-        check_adversaries(self)
-        for ask in self.ask:
-            defenses_of(self, ask)
-        self._check_optimizer()
-
-    def _check_optimizer(self) -> None:
-        parse_optimizer(self.optimizer, lr=self.lr)
-        require(
-            self.lr == InferenceSettings.lr or own_rate(self.optimizer) is None,
-            f"--lr {self.lr:g} and --optimizer {self.optimizer} name two learning rates; leave one "
-            "out",
-        )
-
     def unmeasured(self, knowledge: str, when: int | str) -> str:
-        """Return why no figure exists for this knowledge and round; empty where one does.
+        """Return why no figure exists for this knowledge and round; empty if one exists.
 
         Args:
-            knowledge: of the adversary: static or adaptive.
+            knowledge: static or adaptive, the adversary's knowledge of the defense.
             when: a round, or all rounds together.
         """
         if knowledge == ADAPTIVE and set(self.defense) == {NONE}:
@@ -93,17 +289,7 @@ class InferenceSpec(InferenceSettings):
         if count is not None and count not in summed(self.rounds):
             known = ", ".join(map(str, summed(self.rounds))) or "none"
             return (
-                f"is about the first {count} rounds; of {self.rounds}, the first {known} are added "
-                "up; write round: 1 for a single one, and accumulated for all"
+                f"is about the first {count} rounds; of {self.rounds} rounds, sums exist for the "
+                f"first {known}; write round: 1 for a single one, and accumulated for all"
             )
         return ""
-
-    def resolve(self, source: "Source") -> Self:
-        """Return the settings with the columns' roles and the adversaries filled in.
-
-        Raises:
-            InputError: the data cannot answer the question; the message says what would.
-        """
-        from leakgauge.inference.run.resolving import resolve
-
-        return resolve(self, source)

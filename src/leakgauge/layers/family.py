@@ -24,8 +24,12 @@ from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import smoothed_votes, two_sided
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.standardise import StandardiseInPlace
-from leakgauge.inference.adversaries.views import Flat, View, within_deviations
+from leakgauge.inference.adversaries.views import (
+    FlattenView,
+    StandardiseInPlace,
+    View,
+    within_deviations,
+)
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +47,7 @@ class Member(ABC):
     """
 
     batches: int = 1000
-    view: View = field(default_factory=Flat)
+    view: View = field(default_factory=FlattenView)
     name: ClassVar[str] = ""
 
     def __post_init__(self) -> None:

@@ -2,8 +2,8 @@
 
 An adversary is overconfident about the records that it was fitted on, so others calibrate it: the
 shadow records are split into folds, by user if the data name users; the attack is fitted
-on all folds but one and judges batches of that one. The same shadow records and the same seed give
-the same folds and batches in every round, so judgements of them can be compared over
+on all folds but one and scores batches of that one. The same shadow records and the same seed give
+the same folds and batches in every round, so their scores can be compared over
 the rounds.
 """
 
@@ -22,8 +22,8 @@ from leakgauge.inference.adversaries.shadow import Shadow
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-Judge = Callable[[Grads], Floats]
-"""From n gradients, each value ``[n, *p]``, to log-odds ``[n, m]`` up to a constant a row."""
+Scorer = Callable[[Grads], Floats]
+"""Maps n gradients, leaves ``[n, *p]``, to log-odds ``[n, m]`` up to a constant per row."""
 
 BEYOND = 1000.0
 """Mean log-odds, in nats, that no calibrated adversary reaches."""
@@ -36,7 +36,7 @@ class HeldOut:
     """Log-odds of held-out shadow batches, and the truth.
 
     Attributes:
-        log_odds: ``[n, m]``, natural logs up to a constant a row, under a uniform prior.
+        log_odds: ``[n, m]``, natural logs up to a constant per row, under a uniform prior.
         secret: ``[n]``, the truth.
     """
 
@@ -50,12 +50,12 @@ class HeldOut:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class HeldOutFold:
     """One fold of the shadow records; all rows are indices into them.
 
     Attributes:
         rest: the records to fit on ``[k]``; the batches share no record and no user with them.
-        batches: the batches to judge ``[n, B]``, bootstrapped from the fold.
+        batches: the batches to score ``[n, B]``, bootstrapped from the fold.
         secret: the secrets of the batches ``[n]``, balanced.
     """
 
@@ -64,25 +64,25 @@ class Part:
     secret: Ints
 
 
-def held_out_folds(shadow: Shadow, *, folds: int, batches: int) -> Iterator[Part]:
-    """Part the shadow records, and draw batches to judge, ``batches`` over all folds.
+def held_out_folds(shadow: Shadow, *, folds: int, batches: int) -> Iterator[HeldOutFold]:
+    """Split the shadow records and draw held-out batches, ``batches`` over all folds.
 
     They depend on the shadow records and ``shadow.held_out_seed`` alone, not on the attack.
     """
     rng = stream(shadow.held_out_seed, "folds")
     for rest, fold in _folds(shadow, folds, rng):
         rows, secret = shadow.only(fold).draw(batches // folds, rng=rng)
-        yield Part(rest, fold[rows], secret)
+        yield HeldOutFold(rest, fold[rows], secret)
 
 
 def hold_out(
-    shadow: Shadow, fit: Callable[[Shadow], Judge], *, folds: int, batches: int
+    shadow: Shadow, fit: Callable[[Shadow], Scorer], *, folds: int, batches: int
 ) -> HeldOut:
-    """Fit on each rest, and judge the batches of its fold."""
+    """Fit on the rest of each fold, and score the batches of the fold."""
     scores, truth = [], []
     for part in held_out_folds(shadow, folds=folds, batches=batches):
-        judge = fit(shadow.only(part.rest))
-        scores += [judge(grads) for grads in shadow.held_out_gradients(part.batches)]
+        score = fit(shadow.only(part.rest))
+        scores += [score(grads) for grads in shadow.held_out_gradients(part.batches)]
         truth.append(part.secret)
     return HeldOut(np.concatenate(scores), np.concatenate(truth))
 
@@ -101,17 +101,18 @@ def log_loss(held_out: HeldOut, slope: float = 1.0) -> float:
 def fit_slope(held_out: HeldOut, *, most: float = 10.0) -> float:
     """Return s in [0, most] so that ``softmax(s * log_odds)`` is calibrated on held-out batches.
 
-    No intercept: a small shadow set does not determine it. The truth is smoothed, so that
-    batches that are all judged right do not make the adversary surer than their number warrants.
+    It has no intercept, which a small shadow set does not determine. The truth is smoothed, so
+    that batches that are all classified correctly do not make the adversary more confident than
+    their number warrants.
 
     References:
         Guo et al., ICML 2017 (temperature scaling, s = 1 / T).
 
     >>> truth = np.arange(1000) % 2
-    >>> right = np.arange(1000) % 10 > 0  # 9 of 10 are right, which odds of 9 would express
+    >>> right = np.arange(1000) % 10 > 0  # 9 of 10 are correct: odds of 9
     >>> odds = np.where(right == (truth == 1), 6.0, -6.0)
-    >>> judged = HeldOut(np.stack([0 * odds, odds], axis=1), truth)
-    >>> round(fit_slope(judged) * 6, 2), round(float(np.log(9)), 2)
+    >>> scored = HeldOut(np.stack([0 * odds, odds], axis=1), truth)
+    >>> round(fit_slope(scored) * 6, 2), round(float(np.log(9)), 2)
     (2.18, 2.2)
     """
     truth = smoothed_truth(held_out.secret, held_out.log_odds.shape[1])
@@ -160,8 +161,8 @@ def smoothed_votes(share: Floats, trees: int) -> Floats:
     """Return the log of the posterior mean under a Jeffreys prior, with T trees as T votes.
 
     Args:
-        share: of the votes ``[n, m]``.
-        trees: T.
+        share: shares of the votes ``[n, m]``.
+        trees: T, number of trees.
 
     >>> np.exp(smoothed_votes(np.array([[1.0, 0.0]]), 50)).round(4).tolist()
     [[0.9902, 0.0098]]
@@ -171,7 +172,7 @@ def smoothed_votes(share: Floats, trees: int) -> Floats:
 
 
 def _folds(shadow: Shadow, count: int, rng: np.random.Generator) -> Iterator[tuple[Ints, Ints]]:
-    """Return the rows that ``shadow.folds`` splits."""
+    """Yield the rows of the rest and of the fold that ``shadow.folds`` splits."""
     data = shadow.data
     row = torch.arange(len(data), device=data.y.device)
     marked = replace(shadow, data=replace(data, secrets={**data.secrets, _ROW: row}))

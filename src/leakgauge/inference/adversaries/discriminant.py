@@ -12,13 +12,13 @@ from leakgauge.core.types import Grads
 from leakgauge.defenses import Defense
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, held_out_folds, log_loss
-from leakgauge.inference.adversaries.linear import Linear, Solver
+from leakgauge.inference.adversaries.linear import LinearScores, Solver
 from leakgauge.inference.adversaries.shadow import Shadow
 
 Floats = NDArray[np.float64]
 
 RIDGES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)
-"""Tried by default, relative to the mean squared norm of a record's gradient in its group."""
+"""Ridges tried by default, relative to the mean squared norm of a centred record gradient."""
 
 
 @dataclass(frozen=True)
@@ -26,22 +26,22 @@ class Discriminant:
     """The likelihood ratio of Gaussian batches, learned from single records.
 
     The gradient of a batch of B records with secret a is taken as Gaussian, with mean ``mu_a`` and
-    covariance ``S / B + noise_std**2 I``: its log-likelihood is linear in the gradient but for a
-    term that all secrets share. ``mu_a`` and ``S`` (within the groups) are those of the shadow
-    records' own gradients: no batch is bootstrapped, and n records in D >> n dimensions need an
-    n x n matrix alone. A ridge on ``S`` makes up for how few they are.
+    covariance ``S / B + noise_std**2 I``: its log-likelihood is linear in the gradient, apart from
+    a term that all secrets share. ``mu_a`` and ``S`` (within the groups) are those of the shadow
+    records' own gradients: no batch is bootstrapped, and n records in D >> n dimensions need only
+    an n x n matrix. A ridge on ``S`` compensates for the small number of records.
 
     Records are clipped as the shadow's defense clips them, and the Gaussian noise that it adds
-    takes the ridge's place; so this is the adversary for noisy gradients. What else the defense
-    does to the mean enters through held-out batches alone, which pick the ridge and the slope.
+    takes the place of the ridge; so this is the adversary for noisy gradients. Other effects of
+    the defense enter only through held-out batches, which select the ridge and the slope.
     The batch gradient must be the mean over its records.
 
     Attributes:
         ridge: added to ``S``, relative to the mean squared norm of a record's gradient in its
             group; None picks the one of ``RIDGES`` with the smallest log loss on held-out records.
-        assume: the defense to reckon with; None takes the shadow's.
-        batches: judged batches of held-out shadow records.
-        folds: of the shadow records.
+        assume: the defense that the fit assumes; None for that of the shadow.
+        batches: number of held-out shadow batches.
+        folds: number of folds of the shadow records.
     """
 
     ridge: float | None = None
@@ -53,7 +53,7 @@ class Discriminant:
     def __post_init__(self) -> None:
         if self.ridge is not None:
             require_positive(self.ridge, "ridge")
-        require_positive(self.batches, "number of judged shadow batches")
+        require_positive(self.batches, "number of held-out shadow batches")
         require_positive(self.folds - 1, "number of folds less one")
 
     def assumed(self, shadow: Shadow) -> Shadow:
@@ -72,7 +72,7 @@ class Discriminant:
         solver = Solver.prepare(assumed)
         scores, truth = [], []
         for part in held_out_folds(assumed, folds=self.folds, batches=self.batches):
-            every = Linear.beside(solver.solve(part.rest, ridges))
+            every = LinearScores.concatenate(solver.solve(part.rest, ridges))
             scores += [every(grads) for grads in assumed.held_out_gradients(part.batches)]
             truth.append(part.secret)
         secret = np.concatenate(truth)
@@ -85,7 +85,7 @@ class Discriminant:
 
 
 def pick(tried: Sequence[HeldOut]) -> tuple[int, float]:
-    """Return which of several has the smallest log loss on held-out batches, and its slope."""
+    """Return the index with the smallest log loss on held-out batches, and its slope."""
     slopes = [fit_slope(one) for one in tried]
     losses = [log_loss(one, slope) for one, slope in zip(tried, slopes, strict=True)]
     best = int(np.argmin(losses))
@@ -97,9 +97,9 @@ class FittedDiscriminant:
     """A fitted ``Discriminant``.
 
     Attributes:
-        settings: of the attack.
-        ridge: relative, as used.
-        slope: of the log-odds.
+        settings: the attack.
+        ridge: the selected relative ridge.
+        slope: factor of the log-odds.
         linear: the log-odds before the slope.
         log_prior: ``[m]``.
         held_out: log-odds of held-out shadow batches.
@@ -108,7 +108,7 @@ class FittedDiscriminant:
     settings: Discriminant
     ridge: float
     slope: float
-    linear: Linear
+    linear: LinearScores
     log_prior: Floats
     held_out: HeldOut
 

@@ -7,19 +7,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from leakgauge.core.checks import require_count
 from leakgauge.core.types import Grads
-from leakgauge.inference.adversaries.adversary import with_prior
-from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.user_examples import LEAST_EACH, reduced_gradients
-from leakgauge.inference.adversaries.user_network import train
-from leakgauge.inference.adversaries.views import OTHER_KERNEL, MaxPool
-from leakgauge.inference.games.candidates import (
+from leakgauge.inference.adversaries.adversary import (
     CandidateAdversary,
     CandidateAttack,
     Candidates,
+    with_prior,
 )
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.shadow_users import LEAST_EACH, reduced_gradients
+from leakgauge.inference.adversaries.views import OTHER_KERNEL, MaxPool
 from leakgauge.models import mlp
 
 Floats = NDArray[np.float64]
@@ -30,26 +30,26 @@ SPEECH_CODES, FACE_CODES = 50, 100
 
 @dataclass(frozen=True)
 class Encoder(CandidateAttack):
-    """A network that tells shadow users apart by pooled gradients, and distances of its codes.
+    """A network that distinguishes shadow users by pooled gradients, and distances of its codes.
 
     An encoder with one hidden layer and a linear classifier of the shadow users are trained
     together, by cross-entropy on the gradients of shadow batches; then the classifier is dropped.
     The posterior of a candidate is the softmax over the m candidates of the negative Euclidean
     distance between the code of the observed gradient and that of the candidate's, without a
-    temperature, so that it may be far too sure. Rounds are added up as by Eq. 4.
+    temperature, so that it may be overconfident. Rounds are added up as in Eq. 4.
 
-    The paper states the pooling, the depth and the length of a code. It states neither the width of
-    the hidden layer, its activation, the optimizer, the epochs nor the number of shadow batches.
-    Here they are 128 ReLUs, Adam (rate 0.001, batches of 64), 20 epochs and 1,200 batches; none of
-    them was tuned. It names no scaling of the pooled gradients, and none is done; ``scaled``, which
-    is ours, centres them and divides them by one number, as gradients may be small to train on.
+    The paper states the pooling, the depth and the length of a code. It does not state the width
+    of the hidden layer, its activation, the optimizer, the epochs or the number of shadow batches.
+    Here they are 128 ReLUs, Adam (rate 0.001, batches of 64), 20 epochs and 1,200 batches, all
+    untuned. It does not scale the pooled gradients; ``scaled``, an addition of leakgauge, centres
+    them and divides them by one number, as gradients may be too small to train on.
 
     Attributes:
-        kernel: of the 1-d max-pooling; 10 in the paper for speech and images.
-        codes: length of a code; None for the paper's: 100 for images (CelebA), else 50 (CREMA-D).
+        kernel: width of the 1-d max-pooling; 10 in the paper for speech and images.
+        codes: length of a code; None for that of the paper: 100 for images, else 50.
         hidden: width of the hidden layer.
-        epochs: over the shadow batches.
-        batches: bootstrapped shadow batches; where users are many, at least four of each.
+        epochs: passes over the shadow batches.
+        batches: number of bootstrapped shadow batches, at least four per user.
         scaled: whether pooled gradients are centred and scaled.
 
     References:
@@ -108,10 +108,11 @@ class FittedEncoder(CandidateAdversary):
     """A fitted ``Encoder``, without its classifier.
 
     Attributes:
-        settings: of the attack.
-        view: gradients to pooled features ``[n, k]``.
-        mean: ``[k]``, subtracted from features; ``scale`` divides them.
-        encoder: ``[n, k]`` to codes ``[n, c]``.
+        settings: the attack.
+        view: maps gradients to pooled features ``[n, k]``.
+        mean: ``[k]``, subtracted from features.
+        scale: divisor of features.
+        encoder: maps ``[n, k]`` to codes ``[n, c]``.
         log_prior: log P(a) ``[m]``.
     """
 
@@ -140,3 +141,30 @@ class FittedEncoder(CandidateAdversary):
             codes = self.encoder((features - self.mean) / self.scale)
         found: Floats = codes.double().numpy()
         return found
+
+
+STEP = 1e-3
+"""Learning rate of Adam."""
+
+TRAINING_BATCH = 64
+
+
+def train(
+    model: nn.Module, x: Tensor, y: Tensor, *, epochs: int, generator: torch.Generator
+) -> None:
+    """Train a classifier in place by Adam on the cross-entropy.
+
+    Args:
+        model: features to logits.
+        x: features ``[n, k]``.
+        y: user codes ``[n]``.
+        epochs: passes over all rows.
+        generator: source of all randomness.
+    """
+    optimizer = torch.optim.Adam(model.parameters(), lr=STEP)
+    for _ in range(epochs):
+        order = torch.randperm(len(x), generator=generator)
+        for batch in torch.split(order, TRAINING_BATCH):
+            optimizer.zero_grad()
+            torch.autograd.backward(cross_entropy(model(x[batch]), y[batch]))
+            optimizer.step()

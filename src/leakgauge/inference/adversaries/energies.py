@@ -1,4 +1,4 @@
-"""An adversary that looks at where a gradient is large, not at its sign."""
+"""An adversary that uses the size of a gradient's parts, not their signs."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,28 +14,28 @@ from torch import Tensor
 from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flat_leaf
-from leakgauge.inference.adversaries.regression import FittedRegression, Regression
+from leakgauge.inference.adversaries.logistic import FittedRegression, Regression
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import View, within_deviations
 
 SMALL_LEAF = 16
-"""A leaf with at most this many coordinates is also shown as it is, with its signs."""
+"""Leaves with at most this many coordinates are also features themselves, with signs."""
 
 
 @dataclass(frozen=True)
 class EnergyView:
     """Log energies (squared norms) of the gradient's parts.
 
-    Of the first leaf with two or more axes, which multiplies the inputs, the energy of each input
-    column; of every leaf the energy of each output row (of each coordinate where it has one axis);
-    and the small leaves themselves, as the last bias.
+    The features are the energy of each input column of the first leaf with two or more axes,
+    which multiplies the inputs; the energy of each output row of every leaf (of each coordinate
+    of a leaf with one axis); and the small leaves themselves, such as the last bias.
 
-    Where a batch has no record of a category, its input column gets no gradient at all. So an
-    energy never counts for less than ``floor`` times the mean energy of the leaf's parts.
+    If a batch has no record of a category, the gradient of its input column is 0. So an energy
+    is at least ``floor`` times the mean energy of the leaf's parts.
 
     Attributes:
         floor: the least energy, relative to the mean.
-        most: features; where there are more parts, neighbours are summed.
+        most: maximum number of features; neighbouring parts are summed to stay below it.
 
     >>> view = EnergyView(floor=1e-9)
     >>> weight, bias = torch.tensor([[[3.0, 0.0], [4.0, 1.0]]]), torch.tensor([[2.0, 1.0]])
@@ -53,7 +53,7 @@ class EnergyView:
         require_positive(self.most, "number of features")
 
     def __call__(self, grads: Grads) -> Tensor:
-        """Features ``[n, D]``."""
+        """Return features ``[n, D]``."""
         first = next((name for name, leaf in grads.items() if leaf.dim() > 2), None)
         each = max(1, self.most // (len(grads) + 1))
         parts = []
@@ -80,19 +80,19 @@ class EnergyView:
 
 @dataclass(frozen=True)
 class Energies:
-    """Logistic regression on log energies: the strongest where gradients come as they are.
+    """Logistic regression on log energies: the strongest attack on undefended gradients.
 
-    As a model becomes calibrated, the mean gradient of every group of records goes to 0, and with
-    it what a linear adversary can see. The energies stay: a record moves the weights of the
-    inputs that it has, in whichever direction. They say nothing under strong noise.
+    As a model becomes calibrated, the mean gradient of every group of records goes to 0, and so
+    does the signal of a linear adversary. The energies stay: a record moves the weights of its
+    inputs, in whichever direction. Under strong noise they carry no information.
 
     The log-odds are scaled by one slope, fitted on held-out shadow records.
 
     Attributes:
         inverse_penalty: scikit-learn's C, on standardised features.
-        batches: bootstrapped shadow batches.
-        folds: of the shadow records, for the calibration.
-        view: gradients to features.
+        batches: number of bootstrapped shadow batches.
+        folds: number of folds of the shadow records for the calibration.
+        view: maps gradients to features.
     """
 
     inverse_penalty: float = 0.01

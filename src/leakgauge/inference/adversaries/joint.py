@@ -1,4 +1,4 @@
-"""The discriminant on the gradients of all rounds, set side by side."""
+"""The discriminant on the concatenated gradients of all rounds."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,42 +6,42 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
+from scipy.stats import multivariate_normal
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import HeldOut, held_out_folds
 from leakgauge.inference.adversaries.discriminant import RIDGES, Discriminant, pick
-from leakgauge.inference.adversaries.linear import solve_dual
+from leakgauge.inference.adversaries.linear import Scatter, solve_dual
 from leakgauge.inference.adversaries.record_gradients import RecordGradients, record_noise
-from leakgauge.inference.adversaries.scatter import Scatter
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.spread import Spread
-from leakgauge.inference.adversaries.views import Flat
+from leakgauge.inference.adversaries.views import FlattenView
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Joint(Discriminant):
-    """The discriminant of a batch that is seen in every round, fitted on all rounds at once.
+    """The discriminant of a batch that is observed in every round, fitted on all rounds at once.
 
-    The gradients of a batch in R rounds are one observation of R D coordinates. What the choice
-    of its records does to them is the same in all rounds, and only the noise of the defense is
-    fresh: a sum of the rounds' log-odds counts the former R times and cannot tell a round that
-    says nothing from one that says everything. The likelihood ratio of the whole observation
-    does. It needs the records' inner products summed over the rounds, and no more.
+    The gradients of a batch in R rounds are one observation of R D coordinates. The effect
+    of its choice of records is the same in all rounds, and only the noise of the defense is
+    fresh: a sum of the rounds' log-odds counts the former R times and cannot distinguish an
+    uninformative round from an informative one. The likelihood ratio of the whole observation
+    can. It needs only the records' inner products summed over the rounds.
 
-    As the model calibrates, the secrets' mean gradients draw nearer to each other, but records of
-    one secret still spread more than those of another. Over the rounds this adds up, so the
-    likelihood may have each secret's own covariance, along the directions in which records
-    differ most; held-out records say whether it does.
+    As the model calibrates, the mean gradients of the secrets converge, but records of one
+    secret still vary more than those of another. Over the rounds this adds up, so the likelihood
+    may have a covariance for each secret, along the directions in which records differ most;
+    held-out records decide.
 
-    A single round is judged as ``Discriminant`` does, and so are all rounds, by their sum, where
-    each round draws new batches.
+    For a single round it equals ``Discriminant``; if each round draws new batches, the rounds are
+    added up.
 
     Attributes:
-        directions: along which each secret may have its own covariance; 0: all share one.
+        directions: number of directions with a covariance for each secret; 0 for a shared one.
     """
 
     directions: int = 20
@@ -56,12 +56,12 @@ class Joint(Discriminant):
 
 @dataclass(frozen=True, eq=False)
 class Products:
-    """The gradients of some rounds, as inner products with those of the n shadow records.
+    """Inner products of the gradients of some rounds with those of the n shadow records.
 
     Attributes:
-        gram: of the shadow records ``[n, n]``.
-        held_out: of the held-out batches ``[k, n]``, fold after fold.
-        trials: of the trials' batches ``[N, n]``.
+        gram: products of the shadow records ``[n, n]``.
+        held_out: products of the held-out batches ``[k, n]``, fold after fold.
+        trials: products of the trials' batches ``[N, n]``.
     """
 
     gram: Floats
@@ -77,18 +77,20 @@ class Products:
 def products_of_round(
     attack: Discriminant, shadows: Mapping[str, Shadow], trials: Iterable[Grads]
 ) -> dict[str, Products]:
-    """Return one round's inner products for each knowledge; trials' gradients are made once.
+    """Return the inner products of one round for each knowledge.
+
+    The gradients of the trials are computed once.
 
     Args:
-        attack: gives the number of held-out folds and batches.
-        shadows: the adversary's in this round, by its knowledge.
+        attack: settings with the number of held-out folds and batches.
+        shadows: shadows of this round by knowledge.
         trials: the gradients of the trials, chunk by chunk in order, leaf ``[N, *p]``.
     """
     assumed = {knowledge: attack.assumed(shadow) for knowledge, shadow in shadows.items()}
     records = {knowledge: RecordGradients(shadow) for knowledge, shadow in assumed.items()}
     of_trials: dict[str, list[Floats]] = {knowledge: [] for knowledge in assumed}
     for grads in trials:
-        flat = Flat()(grads)
+        flat = FlattenView()(grads)
         for knowledge, products in of_trials.items():
             products.append(records[knowledge].products(flat))
     return {
@@ -101,18 +103,18 @@ def products_of_round(
     }
 
 
-def judge_jointly(
+def joint_posterior(
     attack: Joint, shadow: Shadow, seen: Products, log_prior: Floats
 ) -> tuple[Floats, HeldOut]:
-    """Return the attack's judgements of the trials and of held-out batches, seen in all rounds.
+    """Return the posteriors of the trials and the log-odds of held-out batches, from all rounds.
 
-    Ridge, slope and whether the secrets share one covariance are picked on held-out shadow
-    batches.
+    Held-out shadow batches select the ridge, the slope and whether the secrets share one
+    covariance.
 
     Args:
         attack: the settings.
-        shadow: of any of the rounds: its records, their secrets and the defense.
-        seen: the sum of the rounds' evidence.
+        shadow: records, their secrets and the defense; the same in every round.
+        seen: sum of the inner products over the rounds.
         log_prior: ``[m]``.
 
     Returns:
@@ -130,7 +132,7 @@ def judge_jointly(
         products = seen.held_out[rows][:, part.rest]
         scores.append(_ways(attack, shadow, scatter, products, ridges))
         truth.append(part.secret)
-    require(done == len(seen.held_out), "the rounds judged other held-out batches")
+    require(done == len(seen.held_out), "the rounds scored other held-out batches")
     secret = np.concatenate(truth)
     ways = [HeldOut(np.concatenate(way), secret) for way in zip(*scores, strict=True)]
     best, slope = pick(ways)
@@ -144,27 +146,88 @@ def judge_jointly(
 def _ways(
     attack: Joint, shadow: Shadow, scatter: Scatter, products: Floats, ridges: tuple[float, ...]
 ) -> list[Floats]:
-    """Log-likelihoods of batches ``[t, m]``, from their inner products, by each way to choose from.
+    """Return log-likelihoods of batches ``[t, m]`` for each candidate model.
 
-    Ridge after ridge; with each, first one covariance for all secrets, then one for each.
+    The order is by ridge, and for each ridge first one covariance for all secrets, then one per
+    secret.
     """
     noise, size = record_noise(shadow), shadow.batch_size
-    spread = Spread.of(scatter, attack.directions) if attack.directions else None
+    spread = GroupSpread.of(scatter, attack.directions) if attack.directions else None
     ways = []
     for ridge, (alpha, intercept) in zip(ridges, solve_dual(scatter, ridges, noise), strict=True):
         linear = size * (products @ alpha + intercept)
         ways.append(linear)
         if spread is not None:
             added = ridge * scatter.trace + noise
-            ways.append(linear + spread.beside_linear(products, size, added))
+            ways.append(linear + spread.added_log_likelihood(products, size, added))
     return ways
 
 
 def _held_out(attack: Discriminant, shadow: Shadow, records: RecordGradients) -> Floats:
     return np.concatenate(
         [
-            records.products(Flat()(grads))
+            records.products(FlattenView()(grads))
             for part in held_out_folds(shadow, folds=attack.folds, batches=attack.batches)
             for grads in shadow.held_out_gradients(part.batches)
         ]
     )
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSpread:
+    """The covariance of each secret's records along the k directions in which records differ most.
+
+    A linear discriminant assumes one covariance for all secrets. If they differ, this class gives
+    the remaining terms of the Gaussian log-likelihood, along those directions.
+
+    Attributes:
+        basis: ``[n, k]``; the directions are the orthonormal ``G.T @ basis``.
+        means: mean of each secret along the directions ``[m, k]``.
+        own: covariance of each secret's records ``[m, k, k]``.
+        shared: the covariance within all groups ``[k, k]``.
+    """
+
+    basis: Floats
+    means: Floats
+    own: Floats
+    shared: Floats
+
+    @classmethod
+    def of(cls, scatter: Scatter, directions: int) -> "GroupSpread":
+        """Return the spread along ``directions`` directions, or along all if fewer exist."""
+        n = len(scatter.codes)
+        first = max(0, n - directions)
+        sizes, vectors = linalg.eigh(scatter.within, subset_by_index=(first, n - 1))
+        real = sizes > 1e-9 * scatter.trace  # the rest is rounding
+        sizes, vectors = sizes[real], vectors[:, real]
+        basis = scatter.centre(vectors) / np.sqrt(scatter.freedom * sizes)
+        along = scatter.gram @ basis
+        centred = scatter.centre(along)
+        own = [
+            centred[rows].T @ centred[rows] / max(1, rows.sum() - 1)
+            for rows in (scatter.codes == value for value in range(scatter.values))
+        ]
+        return cls(basis, scatter.groups.T @ along, np.array(own), np.diag(sizes))
+
+    def added_log_likelihood(self, products: Floats, batch_size: int, added: float) -> Floats:
+        """Return the terms that the covariances add to a linear discriminant's log-likelihoods.
+
+        Args:
+            products: inner products of the batches with the records' gradients ``[t, n]``.
+            batch_size: B, number of records in a batch.
+            added: additional variance of each coordinate, at the scale of a record.
+
+        Returns:
+            ``[t, m]``, in nats.
+        """
+        if len(self.shared) == 0:
+            return np.zeros((len(products), len(self.means)))
+        along = products @ self.basis
+        level = added * np.eye(len(self.shared))
+        shared = (self.shared + level) / batch_size
+        parts = [
+            multivariate_normal(mean, (own + level) / batch_size).logpdf(along)
+            - multivariate_normal(mean, shared).logpdf(along)
+            for mean, own in zip(self.means, self.own, strict=True)
+        ]
+        return np.reshape(parts, (len(parts), -1)).T  # logpdf drops the axis of a single batch

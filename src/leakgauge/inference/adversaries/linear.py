@@ -1,5 +1,6 @@
-"""Linear discriminants, solved by the inner products of the records' gradients."""
+"""Linear discriminants, solved through the inner products of the records' gradients."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,17 +10,56 @@ from scipy import linalg
 
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.record_gradients import RecordGradients, record_noise
-from leakgauge.inference.adversaries.scatter import Scatter
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.views import Flat
+from leakgauge.inference.adversaries.views import FlattenView
 
 Floats = NDArray[np.float64]
-
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class Scatter:
+    """Scatter of n records ``G [n, D]`` in m groups, computed from an n x n matrix.
+
+    Attributes:
+        gram: ``G @ G.T``.
+        codes: group of each record ``[n]``.
+        values: m, number of groups.
+    """
+
+    gram: Floats
+    codes: Ints
+    values: int
+
+    @functools.cached_property
+    def groups(self) -> Floats:
+        """Weights ``[n, m]``; ``G.T @ groups`` are the means of the groups."""
+        groups: Floats = np.eye(self.values)[self.codes]
+        return groups / np.bincount(self.codes, minlength=self.values)
+
+    def centre(self, rows: Floats) -> Floats:
+        """Return ``rows [n, k]`` less the mean of the rows of their group."""
+        centred: Floats = rows - (self.groups.T @ rows)[self.codes]
+        return centred
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom within the groups, at least 1."""
+        return max(1, len(self.codes) - self.values)
+
+    @functools.cached_property
+    def within(self) -> Floats:
+        """Inner products of the centred records, divided by the degrees of freedom."""
+        return self.centre(self.centre(self.gram).T) / self.freedom
+
+    @property
+    def trace(self) -> float:
+        """Trace of the covariance S within the groups; 1 if all records of a group are equal."""
+        return float(np.trace(self.within)) or 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class LinearScores:
     """Scores that are linear in the gradient.
 
     Attributes:
@@ -31,8 +71,8 @@ class Linear:
     intercept: Floats
 
     @classmethod
-    def beside(cls, several: Sequence["Linear"]) -> "Linear":
-        """Return one whose scores are those of several, side by side ``[n, k m]``."""
+    def concatenate(cls, several: Sequence["LinearScores"]) -> "LinearScores":
+        """Return the concatenation; its scores are ``[n, k m]``."""
         return cls(
             np.concatenate([one.weight for one in several], axis=1),
             np.concatenate([one.intercept for one in several]),
@@ -40,17 +80,17 @@ class Linear:
 
     def __call__(self, seen: Grads) -> Floats:
         """Return scores ``[n, m]`` of gradients with leaves ``[n, *p]``."""
-        flat = Flat()(seen).double().cpu().numpy()  # no product overflows
+        flat = FlattenView()(seen).double().cpu().numpy()  # no product overflows
         scores: Floats = flat @ self.weight + self.intercept
         return scores
 
 
 @dataclass(frozen=True, eq=False)
 class Solver:
-    """Discriminants fitted on parts of the shadow records, whose inner products are known.
+    """Fits discriminants on parts of the shadow records from their inner products.
 
     Attributes:
-        records: gradients ``G [n, D]``, less their origin.
+        records: gradients ``G [n, D]`` less their origin.
         gram: ``G @ G.T``.
         codes: the secrets ``[n]``.
     """
@@ -66,8 +106,8 @@ class Solver:
         codes = shadow.data.secrets[shadow.secret].cpu().numpy()
         return cls(records, records.gram(), codes)
 
-    def solve(self, rows: Ints, ridges: tuple[float, ...]) -> list[Linear]:
-        """Fit on ``rows``; the scores are log-likelihoods of batches, one ``Linear`` a ridge."""
+    def solve(self, rows: Ints, ridges: tuple[float, ...]) -> list[LinearScores]:
+        """Return log-likelihoods of batches, fitted on ``rows``: one ``LinearScores`` per ridge."""
         shadow = self.records.shadow
         noise = record_noise(shadow)
         inside = self.gram[np.ix_(rows, rows)]
@@ -77,7 +117,7 @@ class Solver:
         weights = np.split(shadow.batch_size * self.records.combine(alpha), len(ridges), axis=1)
         origin = self.records.origin.double().cpu().numpy()
         return [
-            Linear(weight, shadow.batch_size * intercept - origin @ weight)
+            LinearScores(weight, shadow.batch_size * intercept - origin @ weight)
             for weight, (_, intercept) in zip(weights, solved, strict=True)
         ]
 
@@ -88,11 +128,11 @@ def solve_dual(
     """Return linear discriminants of all secrets against their mean, one for each ridge.
 
     With ``mu`` the mean of the group means ``mu_a``, the score of secret a for a gradient g is
-    ``(g - mu) @ w_a - (mu_a - mu) @ w_a / 2``, where ``w_a = (S + l I)^-1 (mu_a - mu)``. By the
-    Woodbury identity all of it follows from the inner products.
+    ``(g - mu) @ w_a - (mu_a - mu) @ w_a / 2``, where ``w_a = (S + l I)^-1 (mu_a - mu)``. The
+    Woodbury identity reduces this to the inner products.
 
     Args:
-        scatter: of the records, by secret.
+        scatter: scatter of the records by secret.
         ridges: l less the noise, relative to the trace of S.
         noise: variance of a coordinate, at the scale of a single record.
 

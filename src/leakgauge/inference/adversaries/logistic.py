@@ -1,7 +1,8 @@
-"""Regularised logistic regression on standardised, PCA-reduced gradients, calibrated."""
+"""Logistic regression on reduced gradients, calibrated on held-out shadow records."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,85 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from leakgauge.core.checks import require_positive
-from leakgauge.inference.adversaries.regression import FittedRegression, Regression
+from leakgauge.core.types import Grads
+from leakgauge.inference.adversaries.adversary import with_prior
+from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, hold_out, two_sided
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.standardise import StandardiseInPlace
-from leakgauge.inference.adversaries.views import Flat, View, within_deviations
+from leakgauge.inference.adversaries.views import (
+    FlattenView,
+    StandardiseInPlace,
+    View,
+    within_deviations,
+)
+
+
+class RegressionSettings(Protocol):
+    """Settings of an attack that ends in a calibrated classifier."""
+
+    @property
+    def batches(self) -> int:
+        """Number of bootstrapped shadow batches, and of held-out ones."""
+        ...
+
+    @property
+    def folds(self) -> int:
+        """Number of folds of the shadow records for the calibration."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """A fitted classifier on features of gradients."""
+
+    view: View
+    model: Any
+
+    def __call__(self, seen: Grads) -> NDArray[np.float64]:
+        """Return log-odds ``[n, m]``, not calibrated."""
+        features = self.view(seen).cpu().numpy().copy()  # a model may work in place
+        return two_sided(self.model.decision_function(features))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRegression:
+    """A fitted ``Logistic`` or ``Energies``.
+
+    Attributes:
+        settings: the attack.
+        regression: classifier fitted on all shadow records.
+        slope: factor of its log-odds.
+        log_prior: ``[m]``.
+        held_out: log-odds of held-out shadow batches.
+    """
+
+    settings: RegressionSettings
+    regression: Regression
+    slope: float
+    log_prior: NDArray[np.float64]
+    held_out: HeldOut
+
+    @classmethod
+    def calibrate(
+        cls,
+        settings: RegressionSettings,
+        regress: Callable[[Shadow], Regression],
+        shadow: Shadow,
+        log_prior: NDArray[np.float64],
+    ) -> "FittedRegression":
+        """Fit one slope on held-out shadow records, then the classifier on all."""
+        held_out = hold_out(shadow, regress, folds=settings.folds, batches=settings.batches)
+        slope = fit_slope(held_out)
+        scaled = HeldOut(slope * held_out.log_odds, held_out.secret)
+        return cls(settings, regress(shadow), slope, log_prior, scaled)
+
+    @property
+    def details(self) -> str:
+        """The settings and the calibrated slope."""
+        return f"{self.settings!r}, slope {self.slope:.3f}"
+
+    def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
+        """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        return with_prior(self.slope * self.regression(seen), self.log_prior)
 
 
 @dataclass(frozen=True)
@@ -22,14 +98,14 @@ class Logistic:
     """Logistic regression on the leading principal components of the gradient.
 
     Coordinates are standardised on the shadow batches, reduced by PCA and standardised again. The
-    classifier is overconfident on records it has not seen, so one slope for its log-odds is fitted
-    on shadow records that were held out (no intercept: a small shadow set does not determine it).
+    classifier is overconfident on unseen records, so one slope for its log-odds is fitted on
+    held-out shadow records (without an intercept, which a small shadow set does not determine).
 
     Attributes:
-        components: kept principal components, at most.
+        components: maximum number of principal components.
         inverse_penalty: scikit-learn's C.
-        batches: bootstrapped shadow batches.
-        folds: record-wise folds for the calibration.
+        batches: number of bootstrapped shadow batches.
+        folds: number of folds of the shadow records for the calibration.
     """
 
     components: int = 64
@@ -46,12 +122,12 @@ class Logistic:
 
     @property
     def view(self) -> View:
-        """Gradients to features."""
-        return Flat()
+        """Function from gradients to features."""
+        return FlattenView()
 
     @property
     def kept(self) -> View:
-        """What is kept of every shadow batch."""
+        """Function from gradients to the features that are kept of every shadow batch."""
         return self.view
 
     def fit(
@@ -66,7 +142,7 @@ class Logistic:
 
     def _regress(self, shadow: Shadow, rng: np.random.Generator) -> Regression:
         features, secret = shadow.observe(self.batches, view=self.view)
-        features = features.copy()  # other attacks see the same ones
+        features = features.copy()  # other attacks use the same array
         components = min(self.components, *features.shape)
         # In place, as the features may be most of the memory.
         pca = PCA(

@@ -1,8 +1,8 @@
 """Attribute inference with auxiliary knowledge phi(x): all other features of the batch are known.
 
 The adversary of Li et al. (CCS 2024, section 3.2) may know phi(x). Here phi(x) is the batch without
-its attribute: each value of the attribute gives one candidate batch, whose gradient the adversary
-computes itself. Without a defense the true one is the gradient it sees.
+its attribute: each value of the attribute gives one candidate batch, and the adversary computes its
+gradient. Without a defense the gradient of the true candidate equals the observed one.
 """
 
 from dataclasses import dataclass, replace
@@ -17,35 +17,34 @@ from leakgauge.core.checks import require_count
 from leakgauge.core.types import Dataset, Grads
 from leakgauge.data.counterfactual import column_of, with_own_values, with_value
 from leakgauge.gradients.flattening import flat_leaf
-from leakgauge.inference.adversaries.adversary import with_prior
-from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.games.candidates import (
+from leakgauge.inference.adversaries.adversary import (
     CandidateAdversary,
     CandidateAttack,
-    CandidateBatches,
     Candidates,
+    with_prior,
 )
-from leakgauge.inference.games.trials import Trials
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.games.trials import CandidateBatches, Trials
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 ROUNDING = 1e-6
-"""Gradients that differ by less, relative to their norm, are equal but for rounding (float32)."""
+"""Relative difference below which two gradients are equal up to float32 rounding."""
 
 
 def attribute_candidates(
     trials: Trials, secret: str, values: int | None = None
 ) -> CandidateBatches:
-    """Return each trial's batch m times, with every value of the attribute for all records.
+    """Return the batch of each trial m times, once with each value of the attribute.
 
     Args:
-        trials: their batches and the pool with its schema.
+        trials: batches, and the pool with its schema.
         secret: the attribute.
-        values: m; None: as many as the schema names.
+        values: m, number of values; None for that of the schema.
 
     Raises:
-        InputError: as for ``with_value``.
+        InputError: ``with_value`` refuses the attribute.
     """
     column_of(trials.pool, secret)
     assert trials.pool.schema is not None
@@ -60,22 +59,22 @@ def attribute_candidates(
 
 @dataclass(frozen=True)
 class Matching(CandidateAttack):
-    """The likelihood of white noise between the gradient seen and each candidate's.
+    """The likelihood of white noise between the observed gradient and that of each candidate.
 
     ``log P(g | a) = -|g - g_a|^2 / (2 s^2)``, where s is the standard deviation of the Gaussian
     noise in the shadow's defense. Without such noise, s measures how two gradients of one shadow
-    batch differ by other randomness of the defense (random masks, for example). It is never below
-    rounding, so that candidates with equal gradients share the posterior and no log posterior is
-    infinite.
+    batch differ by other randomness of the defense (random masks, for example). It is at
+    least the rounding error, so that candidates with equal gradients share the posterior and every
+    log posterior is finite.
 
-    Of a number that was cut into ranges, a candidate holds what is typical of its range; s then
-    also measures how far the gradients of shadow batches are from those of such candidates.
+    If a number was cut into ranges, a candidate holds a typical value of its range; s then also
+    measures how far the gradients of shadow batches are from those of such candidates.
 
     The candidates' gradients pass the defense without its Gaussian noise. This attack does not
     account for the noise of VIB's codes, which is in the model; it is then overconfident.
 
     Attributes:
-        batches: the shadow batches that s is estimated on without Gaussian noise.
+        batches: number of shadow batches from which s is estimated without Gaussian noise.
     """
 
     batches: int = 200
@@ -87,7 +86,7 @@ class Matching(CandidateAttack):
     def fit(
         self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator
     ) -> "FittedMatching":
-        """Learn the noise where the defense does not say it."""
+        """Estimate the noise unless the defense states it."""
         rows, _ = shadow.draw(self.batches, rng=rng)
         clean = replace(shadow, defense=shadow.defense.without_noise())
         variance, mean_square = shadow.defense.noise_std**2, _mean_square(clean, rows)
@@ -108,8 +107,8 @@ class FittedMatching(CandidateAdversary):
     """A fitted ``Matching``.
 
     Attributes:
-        settings: of the attack.
-        std: s, of each coordinate.
+        settings: the attack.
+        std: s, standard deviation of a coordinate.
         log_prior: ``[m]``.
     """
 
@@ -132,7 +131,7 @@ class FittedMatching(CandidateAdversary):
 
 
 def squared_distances(one: Grads, other: Grads | None = None) -> Floats:
-    """Return squared distances ``[n]`` of gradients with leaves ``[n, *p]``; from 0 if None."""
+    """Return squared distances ``[n]`` of gradients with leaves ``[n, *p]``, by default from 0."""
     total: Tensor | float = 0.0
     for name, leaf in one.items():
         gap = leaf.double() if other is None else leaf.double() - other[name].double()

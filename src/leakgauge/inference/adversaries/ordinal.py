@@ -1,4 +1,4 @@
-"""Infers an ordered secret by one yes-or-no decision for each step of its order."""
+"""Infer an ordered secret by one binary decision for each step of its order."""
 
 from dataclasses import dataclass
 
@@ -15,15 +15,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Ordinal:
-    """m - 1 adversaries, each of which decides whether the secret lies above one of its values.
+    """m - 1 adversaries that each decide whether the secret is above one of its values.
 
-    P(a = j | g) = P(a > j-1 | g) - P(a > j | g). The m - 1 answers are given independently, so a
+    P(a = j | g) = P(a > j-1 | g) - P(a > j | g). The m - 1 answers are independent, so a
     difference can be negative: it is clipped at ``floor``, and the row renormalised. The floor also
-    keeps one round from ruling a value out for all others.
+    prevents one round from excluding a value for all others.
 
     Attributes:
         base: the attack that decides each step.
-        floor: the least probability of a value in one round, before the row is renormalised.
+        floor: minimum probability of a value in one round, before the row is renormalised.
 
     References:
         Frank and Hall, A simple approach to ordinal classification, ECML 2001; Li et al., CCS 2024,
@@ -59,8 +59,8 @@ class FittedOrdinal:
     """A fitted ``Ordinal``.
 
     Attributes:
-        settings: of the attack.
-        steps: step j says whether the secret lies above value j.
+        settings: the attack.
+        steps: adversaries; number j decides whether the secret is above value j.
     """
 
     settings: Ordinal
@@ -78,7 +78,7 @@ class FittedOrdinal:
 
 
 def log_differences(above: Floats, *, floor: float) -> Floats:
-    """Log P(a = j) ``[n, m]`` from P(a > j) ``[n, m - 1]``.
+    """Return log P(a = j) ``[n, m]`` from P(a > j) ``[n, m - 1]``.
 
     >>> np.exp(log_differences(np.array([[0.9, 0.4]]), floor=0.01)).round(3).tolist()
     [[0.1, 0.5, 0.4]]

@@ -1,4 +1,4 @@
-"""An encoder of the principal components of gradients, for user inference; ours."""
+"""An encoder of the principal components of gradients for user inference; not in the paper."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,17 +9,18 @@ from numpy.typing import NDArray
 from torch import nn
 
 from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.inference.adversaries.adversary import CandidateAttack
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
-from leakgauge.inference.adversaries.likeness import FittedLikeness
+from leakgauge.inference.adversaries.encoder import train
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.user_examples import UserExamples, observe
-from leakgauge.inference.adversaries.user_network import train
-from leakgauge.inference.adversaries.user_trials import (
+from leakgauge.inference.adversaries.shadow_users import (
+    FittedLikeness,
+    UserExamples,
     check_users,
+    draw_user_trials,
     hold_out_users,
-    play_among_users,
+    observe,
 )
-from leakgauge.inference.games.candidates import CandidateAttack
 from leakgauge.models import mlp
 
 Floats = NDArray[np.float64]
@@ -29,23 +30,23 @@ Floats = NDArray[np.float64]
 class PcaEncoder(CandidateAttack):
     """An encoder that distinguishes shadow users by principal components, and distances of codes.
 
-    It differs from ``Encoder``, the paper's, in what the network sees: the leading principal
-    components of the gradients in place of maxima of windows, all divided by one number, since a
-    number for each would raise noise to the level of the signal. Training fits the encoder and a
-    linear classifier of the shadow users together on the gradients of shadow batches, then drops
-    the classifier. The posterior is a softmax over the m candidates of the negative Euclidean
+    It differs from ``Encoder``, that of the paper, in the inputs of the network: the leading
+    principal components of the gradients in place of maxima of windows, all divided by one number,
+    since a number for each would raise noise to the level of the signal. Training fits the encoder
+    and a linear classifier of the shadow users together on the gradients of shadow batches, then
+    drops the classifier. The posterior is a softmax over the m candidates of the negative Euclidean
     distance between the codes of the observed gradient and of the candidate's, divided by a
     temperature; a temperature of None is fitted on held-out shadow users, so that log-odds of
     rounds can be added.
 
     Attributes:
-        components: kept principal components, at most.
+        components: maximum number of principal components.
         hidden: width of the hidden layer.
         codes: length of a code.
-        epochs: over the shadow batches.
-        batches: bootstrapped shadow batches; where users are many, at least four of each.
-        temperature: divides the distance; None fits it.
-        folds: of the shadow users, to fit the temperature.
+        epochs: passes over the shadow batches.
+        batches: number of bootstrapped shadow batches, at least four per user.
+        temperature: divisor of the distance; None fits it.
+        folds: number of folds of the shadow users to fit the temperature.
     """
 
     components: int = 128
@@ -86,7 +87,7 @@ class PcaEncoder(CandidateAttack):
 
         slope, scaled = 1 / (self.temperature or 1.0), None
         if self.temperature is None:
-            trials = play_among_users(shadow, view)
+            trials = draw_user_trials(shadow, view)
             held_out = hold_out_users(
                 examples, trials, learn, candidates=len(log_prior), folds=self.folds
             )
@@ -111,8 +112,9 @@ class Codes:
     """The trained encoder, without its classifier.
 
     Attributes:
-        mean: ``[k]``, subtracted; ``scale`` divides.
-        encoder: ``[n, k]`` to codes ``[n, c]``.
+        mean: ``[k]``, subtracted from reduced gradients.
+        scale: divisor of reduced gradients.
+        encoder: maps ``[n, k]`` to codes ``[n, c]``.
     """
 
     mean: Floats
@@ -120,12 +122,12 @@ class Codes:
     encoder: nn.Module
 
     def __call__(self, seen: Floats, held: Floats) -> Floats:
-        """Negative distances ``[n, m]`` of codes, for ``[n, k]`` and ``[n, m, k]``."""
+        """Return negative distances ``[n, m]`` of codes, for ``[n, k]`` and ``[n, m, k]``."""
         distance: Floats = np.linalg.norm(self.of(seen)[:, None] - self.of(held), axis=2)
         return -distance
 
     def of(self, features: Floats) -> Floats:
-        """Codes ``[..., c]`` of reduced gradients ``[..., k]``."""
+        """Return codes ``[..., c]`` of reduced gradients ``[..., k]``."""
         with torch.no_grad():
             codes = self.encoder(torch.from_numpy((features - self.mean) / self.scale))
         arrays: Floats = codes.numpy()

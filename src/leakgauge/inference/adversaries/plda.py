@@ -8,16 +8,17 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.inference.adversaries.adversary import CandidateAttack
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
-from leakgauge.inference.adversaries.likeness import FittedLikeness
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.user_examples import UserExamples, observe
-from leakgauge.inference.adversaries.user_trials import (
+from leakgauge.inference.adversaries.shadow_users import (
+    FittedLikeness,
+    UserExamples,
     check_users,
+    draw_user_trials,
     hold_out_users,
-    play_among_users,
+    observe,
 )
-from leakgauge.inference.games.candidates import CandidateAttack
 
 Floats = NDArray[np.float64]
 
@@ -29,17 +30,17 @@ class Plda(CandidateAttack):
     The model takes a user's gradients as Gaussian around the user's own mean, and the means as
     Gaussian too. Shadow users give both covariances; the likelihood of the observed gradient, given
     that a candidate batch belongs to the same user, then has a closed form. An encoder has to learn
-    as much by training; two covariances need few users.
+    this by training; two covariances need few users.
 
     The Gaussian noise of the shadow's defense is added to the covariance of the observed gradient
     and does not enter the estimates. A slope, fitted on held-out shadow users, corrects errors of
     the covariances, so that log-odds of rounds can be added.
 
     Attributes:
-        components: kept principal components, at most.
-        ridge: how far the covariance within users is drawn to a multiple of the identity.
-        batches: bootstrapped shadow batches; where users are many, at least four of each.
-        folds: of the shadow users, for the slope.
+        components: maximum number of principal components.
+        ridge: shrinkage of the covariance within users to a multiple of the identity, at most 1.
+        batches: number of bootstrapped shadow batches, at least four per user.
+        folds: number of folds of the shadow users to fit the slope.
 
     References:
         Ioffe, Probabilistic linear discriminant analysis, ECCV 2006.
@@ -73,7 +74,7 @@ class Plda(CandidateAttack):
 
         held_out = hold_out_users(
             examples,
-            play_among_users(shadow, view),
+            draw_user_trials(shadow, view),
             learn,
             candidates=len(log_prior),
             folds=self.folds,
@@ -87,7 +88,7 @@ class Plda(CandidateAttack):
 class SameUser:
     """``log P(seen | held, one user)``, up to a constant of ``seen``.
 
-    With M the covariance of users' means, W that within a user and N what noise adds, ``seen``
+    With M the covariance of users' means, W that within a user and N that of the noise, ``seen``
     is Gaussian around ``mean + R (held - mean)``, ``R = M (M + W)^-1``, with covariance
     ``M + W + N - R M``.
 
@@ -106,9 +107,9 @@ class SameUser:
         """Estimate the covariances from batches of shadow users.
 
         Args:
-            examples: at least two users.
+            examples: reduced gradients of at least two users.
             ridge: weight of the multiple of the identity in W.
-            noise: standard deviation that the defense adds to each coordinate of what is seen.
+            noise: standard deviation of the defense's noise in each observed coordinate.
         """
         users, place = np.unique(examples.user, return_inverse=True)
         size = examples.clean.shape[1]
@@ -116,7 +117,7 @@ class SameUser:
         means = np.stack([examples.clean[place == one].mean(axis=0) for one in range(len(users))])
         apart = examples.clean - means[place]
         within = apart.T @ apart / max(1, len(apart) - len(users))
-        # A user's mean still moves with the records that the user happens to have.
+        # A user's mean also varies with the choice of the user's records.
         between = np.atleast_2d(np.cov(means.T))
         between = between - (examples.resampling + 1 / counts.mean()) * within
         spread = float(np.trace(within)) / size or 1.0
@@ -141,7 +142,7 @@ class SameUser:
 
 
 def _positive_part(matrix: Floats, metric: Floats) -> Floats:
-    """Return a symmetric matrix without its directions of negative variance, by ``metric``."""
+    """Return a symmetric matrix without its directions of negative variance in ``metric``."""
     values, vectors = linalg.eigh(matrix, metric)  # vectors.T @ metric @ vectors is the identity
     back = metric @ vectors
     positive: Floats = (back * np.maximum(values, 0)) @ back.T

@@ -1,4 +1,4 @@
-"""The gradients of the shadow's single records, and their inner products."""
+"""Gradients of the single shadow records, and their inner products."""
 
 import functools
 from collections.abc import Iterator
@@ -12,31 +12,31 @@ from torch import Tensor
 from leakgauge.core.memory import allowed
 from leakgauge.defenses import Identity
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.views import Flat
+from leakgauge.inference.adversaries.views import FlattenView
 
 Floats = NDArray[np.float64]
 
 SHARE = 8
-"""Blocks stay where they take at most one part in so many of the memory that is allowed."""
+"""Blocks stay in memory if all of them take at most 1 / SHARE of the allowed memory."""
 
 ORIGIN_OF = 64
-"""Number of records whose mean gradient is the origin; any point amid the gradients works."""
+"""Number of records that define the origin by their mean; any point among the gradients works."""
 
 
 @dataclass(frozen=True, eq=False)
 class RecordGradients:
-    """The gradients of the shadow's single records ``G [n, D]``, as they enter the mean.
+    """Gradients of the single shadow records ``G [n, D]``, as they enter the mean.
 
-    The defense clips them if it clips. They are computed block by block, and the blocks stay in
-    memory if all of them fit. An origin, near their mean, is subtracted: gradients that hardly
-    differ would lose their differences to rounding in the inner products.
+    A defense that clips also clips them. They are computed block by block, and the blocks stay in
+    memory if all of them fit. An origin near their mean is subtracted, since inner products of
+    nearly equal gradients would lose their differences to rounding.
     """
 
     shadow: Shadow
 
     @functools.cached_property
     def origin(self) -> Tensor:
-        """The mean gradient of the first records ``[D]``."""
+        """Mean gradient of the first records ``[D]``."""
         return self._sent(slice(0, min(self._size, ORIGIN_OF, len(self.shadow.data)))).mean(dim=0)
 
     def products(self, flat: Tensor) -> Floats:
@@ -76,23 +76,23 @@ class RecordGradients:
 
     @functools.cached_property
     def _kept(self) -> dict[int, Tensor]:
-        """The blocks so far by their first record."""
+        """Blocks kept so far, by their first record."""
         return {}
 
     @functools.cached_property
     def _keeps(self) -> bool:
-        """Whether all blocks fit; two of these may be at work at once."""
+        """Whether all blocks fit; two instances may be in use at once."""
         n = len(self.shadow.data)
         return n <= self._size or n * self._bytes <= allowed() // SHARE
 
     @property
     def _bytes(self) -> int:
-        """Of one record's gradient."""
+        """Size of the gradient of one record, in bytes."""
         return sum(leaf.numel() * leaf.element_size() for leaf in self.shadow.params.values())
 
     @property
     def _size(self) -> int:
-        """The number of records in a block: their gradients take a quarter of ``max_bytes``."""
+        """Number of records in a block; their gradients take a quarter of ``max_bytes``."""
         return max(1, self.shadow.max_bytes // 4 // self._bytes)
 
     def _flat(self, rows: slice) -> Tensor:
@@ -107,7 +107,7 @@ class RecordGradients:
         defense = replace(self.shadow.defense, update=Identity(), learn=None)
         alone = replace(self.shadow, defense=defense)
         index = np.arange(rows.start, rows.stop)[:, None]
-        return torch.cat([Flat()(grads) for grads in alone.gradients(index)])
+        return torch.cat([FlattenView()(grads) for grads in alone.gradients(index)])
 
 
 def record_noise(shadow: Shadow) -> float:

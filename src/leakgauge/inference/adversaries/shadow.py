@@ -1,8 +1,8 @@
-"""The adversary's shadow: public records, the model, and this round's parameters.
+"""The adversary's shadow: public records, the model and the parameters of a round.
 
 The threat model of Li et al. (CCS 2024, section 4.1) gives the adversary shadow records from the
-population and the parameters of every round. With these it can make as many observations of its
-own as it likes, from any part of its records; that is all that fitting may use.
+population and the parameters of every round. With these it can compute any
+number of observations from its records. Fitting may use nothing else.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.defenses import Defense, none
 from leakgauge.inference.adversaries.sharing import Shared, features_of
-from leakgauge.inference.adversaries.views import Seen, View
+from leakgauge.inference.adversaries.views import PartialView, View
 from leakgauge.inference.games.mixing import Mix, Pure, bootstrap
 from leakgauge.training.observation import sent_gradients
 
@@ -40,13 +40,14 @@ class Shadow:
             static adversary, the client's own defense for an adaptive one.
         noise_seed: the seed of the defense.
         mix: how a batch depends on its secret; None: all its records have the secret.
-        above: makes the secret binary: whether it is above this value; then m is 2.
+        above: threshold that makes the secret binary; then m is 2.
         held_out_seed: the seed of the held-out folds and their batches, which are equal in every
             round with an equal seed.
         draw_seed: the seed of the batches that attacks share.
-        part: which of the records these are, where they are not all of them.
-        sees: gradients to the part of them that is seen; None for whole gradients.
-        shared: what attacks on this shadow and on parts of it share; a changed copy shares nothing.
+        part: name of the selected part of the records; empty for all.
+        sees: maps gradients to their observed part; None for whole gradients.
+        shared: features that attacks on this shadow and on parts of it share; a changed copy starts
+            without any.
     """
 
     task: Task
@@ -71,18 +72,18 @@ class Shadow:
 
     @property
     def mixture(self) -> Mix:
-        """How a batch depends on its secret."""
+        """Dependence of a batch on its secret."""
         return Pure(self.values) if self.mix is None else self.mix
 
     def split_above(self, value: int) -> "Shadow":
-        """Return this shadow with a new secret: whether the game's secret is above ``value``."""
+        """Return this shadow with a binary secret: whether the secret is above ``value``."""
         steps = replace(
             self, mix=self.mixture, above=value, values=2, part=f"{self.part}, above {value}"
         )
         return steps.sharing(self.shared)
 
     def sharing(self, shared: Shared) -> "Shadow":
-        """Return this shadow; what ``shared`` holds must be of the same records and defense."""
+        """Return this shadow with ``shared``, which must have the same records and defense."""
         object.__setattr__(self, "shared", shared)
         return self
 
@@ -94,7 +95,7 @@ class Shadow:
     def draw(
         self, n: int, *, rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return n bootstrapped batches, equally many of each secret value, and their secrets.
+        """Return n bootstrapped batches, balanced over the values of the secret, and their secrets.
 
         Returns:
             Rows of ``data`` ``[n, B]``, drawn with replacement, and secrets ``[n]`` (section 4.1).
@@ -122,7 +123,8 @@ class Shadow:
     def gradients(self, rows: NDArray[np.int64]) -> Iterator[Grads]:
         """Yield the gradients of batches ``[n, B]``, chunk by chunk in order.
 
-        A defender knows its batch's secret, and so does the adversary of its own batches.
+        A defender knows the secret of its batch, and the adversary knows that of its shadow
+        batches.
         """
         return self._cut(self._whole(rows))
 
@@ -151,9 +153,8 @@ class Shadow:
 
         Args:
             n: the number of batches.
-            view: gradients to features.
-            rng: draws the batches; None for those that all attacks on this shadow share, whose
-                gradients are made once.
+            view: maps gradients to features.
+            rng: generator of the batches; None for those that all attacks on this shadow share.
         """
         require(
             n >= self.values,
@@ -161,26 +162,26 @@ class Shadow:
         )
         if rng is None:
             key, rows, secret = self.batches(n)
-            seen = view if self.sees is None else Seen(view, self.sees)
+            seen = view if self.sees is None else PartialView(view, self.sees)
             return self.shared.features(key, seen, lambda: self._whole(rows), n), secret
         rows, secret = self.draw(n, rng=rng)
         (features,) = features_of(self.gradients(rows), [view], n)
         return features, secret
 
     def batches(self, n: int) -> tuple[str, NDArray[np.int64], NDArray[np.int64]]:
-        """Return the batches that all attacks on this shadow share: name, rows and secrets."""
+        """Return name, rows and secrets of the batches that all attacks on this shadow share."""
         rows, secret = self.draw(n, rng=stream(self.draw_seed, "batches", self.part, n))
         return f"{self.part}, {n} batches", rows, secret
 
     def held_out_gradients(self, rows: NDArray[np.int64]) -> Iterator[Grads]:
-        """Yield the gradients of batches ``[n, B]`` that several attacks judge, made once."""
+        """Yield the gradients of batches ``[n, B]`` that several attacks score, computed once."""
         key = f"{self.part} {_digest(rows)}"
         return self._cut(self.shared.gradients(key, lambda: self._whole(rows)))
 
     def folds(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple["Shadow", "Shadow"]]:
-        """Pairs (rest, fold) that share no record, and no user where there are users.
+        """Yield pairs (rest, fold) that share no record, and no user if the data have users.
 
-        Splitting bootstrapped batches instead would let a record stand on both sides.
+        Splitting bootstrapped batches instead would place a record on both sides.
         """
         codes = self.data.secrets[self.secret].cpu().numpy()
         fewest = fewest_units(self.data, self.secret, self.mixture.record_values)
@@ -204,7 +205,7 @@ class Shadow:
 
 
 def fewest_units(data: Dataset, secret: str, values: int) -> int:
-    """Return the number of users, or of records without users, of the rarest value of a secret."""
+    """Return the number of users (without users: records) with the rarest value of a secret."""
     codes = data.secrets[secret].cpu().numpy()
     units = np.arange(len(codes)) if data.users is None else data.users.cpu().numpy()
     return min(len(np.unique(units[codes == value])) for value in range(values))

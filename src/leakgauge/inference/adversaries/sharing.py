@@ -1,4 +1,4 @@
-"""What the attacks of one round share: features and gradients of the same shadow batches."""
+"""Features and gradients of shadow batches that the attacks of one round share."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -13,14 +13,13 @@ Features = NDArray[np.float32]
 
 
 class Shared:
-    """Features and gradients of shadow batches, kept for the next attack that asks for them.
+    """Cache of features and gradients of shadow batches.
 
-    What does not fit into ``max_bytes`` is made anew, with the same result.
+    Values that do not fit into ``max_bytes`` are computed again, with the same result.
 
     Args:
-        views: of the attacks of a round; one pass over the gradients gives the features of all.
-        max_bytes: bound on the features that are kept, and half as much on the gradients; with 0,
-            nothing is kept.
+        views: views of the attacks of a round, which share one pass over the gradients.
+        max_bytes: bound on the cached features; half of it bounds the cached gradients.
     """
 
     def __init__(self, views: Iterable[View] = (), *, max_bytes: int = 0) -> None:
@@ -35,10 +34,10 @@ class Shared:
         """Return the features ``[n, D]`` of batches.
 
         Args:
-            key: names the batches.
-            view: gradients to features.
+            key: name of the batches.
+            view: maps gradients to features.
             make: yields the gradients of the batches, chunk by chunk in order.
-            count: n, the number of batches.
+            count: n, number of batches.
         """
         if (key, view) in self._features:
             return self._features[key, view]
@@ -50,7 +49,7 @@ class Shared:
         return seen[0]
 
     def gradients(self, key: str, make: Callable[[], Iterable[Grads]]) -> Iterator[Grads]:
-        """Yield the gradients of batches, chunk by chunk; ``key`` names them."""
+        """Yield the gradients of the batches ``key``, chunk by chunk."""
         if key in self._gradients:
             yield from self._gradients[key]
             return
@@ -72,12 +71,12 @@ class Shared:
 
 
 class Recorded(Shared):
-    """The gradients of shadow batches in short, which all attacks see in place of whole ones.
+    """Reduced gradients of shadow batches, which all attacks use in place of whole ones.
 
-    Each batch's gradient is made once, for any number of attacks and views.
+    The gradient of each batch is computed once, for any number of attacks and views.
 
     Args:
-        keep: what is kept of gradients with leaves ``[n, *p]``, by parameter name.
+        keep: reduces gradients with leaves ``[n, *p]``, by parameter name.
     """
 
     def __init__(self, keep: Callable[[Grads], Grads]) -> None:
@@ -86,30 +85,30 @@ class Recorded(Shared):
         self._kept: dict[str, Grads] = {}
 
     def record(self, key: str, kept: Grads) -> None:
-        """Take in what is kept of the batches that ``key`` names."""
+        """Store the reduced gradients of the batches ``key``."""
         self._kept[key] = kept
 
     def features(
         self, key: str, view: View, make: Callable[[], Iterable[Grads]], count: int
     ) -> Features:
-        """Return the features ``[n, D]`` of what is kept of batches; see ``Shared.features``."""
+        """Return the features ``[n, D]`` of reduced gradients; see ``Shared.features``."""
         (features,) = features_of(self.gradients(key, make), [view], count)
         return features
 
     def gradients(self, key: str, make: Callable[[], Iterable[Grads]]) -> Iterator[Grads]:
-        """Yield what is kept of the gradients of batches; ``key`` names them."""
+        """Yield the reduced gradients of the batches ``key``."""
         if key not in self._kept:
             self._kept[key] = joined([self._keep(chunk) for chunk in make()])
         yield self._kept[key]
 
 
 def joined(chunks: Sequence[Grads]) -> Grads:
-    """Return the gradients of all chunks, one after the other."""
+    """Return the concatenated gradients of all chunks."""
     return {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
 
 
 def features_of(chunks: Iterable[Grads], views: Sequence[View], count: int) -> list[Features]:
-    """Return the features ``[count, D]`` of gradients, as each view sees them; held once."""
+    """Return the features ``[count, D]`` of gradients for each view, without copies."""
     whole: list[Features] = []
     first = 0
     for grads in chunks:

@@ -1,8 +1,8 @@
-"""Weights for the rounds, learned on shadow data: for rounds that repeat one another.
+"""Sums over the rounds: the plain one of the paper, and one with weights from shadow data.
 
-Where a trial's batch is the same in every round, the rounds are dependent given the secret, and
-the plain product over rounds (``rounds.accumulate``) counts the same information many times. How
-dependent they are shows on held-out shadow batches, if every round judges the same ones.
+If the batch of a trial is the same in every round, the rounds are dependent given the secret, and
+the plain product over rounds (``accumulate``) counts the same information many times. Held-out
+shadow batches show the dependence, if every round scores the same ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,10 +17,38 @@ from leakgauge.inference.adversaries.adversary import Adversary, Attack, with_pr
 from leakgauge.inference.adversaries.calibration import HeldOut, hold_out, smoothed_truth
 from leakgauge.inference.adversaries.shadow import Shadow
 
+
+def accumulate(
+    log_posteriors: NDArray[np.float64], log_prior: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Combine the posteriors of the rounds, assuming independence given the secret.
+
+    ``P(a | g_1 .. g_R)`` is proportional to ``P(a) prod_r P(a | g_r) / P(a)`` (Eq. 1 to 4). If
+    one batch is observed in every round, the rounds are dependent: the product is then
+    overconfident, and can rank worse than its best round.
+
+    Args:
+        log_posteriors: ``[R, n, m]``, natural logs.
+        log_prior: ``[m]``.
+
+    Returns:
+        ``[n, m]``.
+
+    >>> once = np.log([[[0.8, 0.2]]])
+    >>> uniform = np.log([0.5, 0.5])
+    >>> np.exp(accumulate(np.concatenate([once, once]), uniform)).round(4)
+    array([[0.9412, 0.0588]])
+    """
+    log_ratios = log_posteriors - log_prior
+    joint = log_ratios.sum(axis=0) + log_prior
+    posterior: NDArray[np.float64] = joint - special.logsumexp(joint, axis=1, keepdims=True)
+    return posterior
+
+
 Floats = NDArray[np.float64]
 
 
-def judge_held_out(
+def held_out_scores(
     attack: Attack,
     fitted: Adversary,
     shadow: Shadow,
@@ -31,21 +59,21 @@ def judge_held_out(
 ) -> HeldOut:
     """Return log-odds of held-out shadow batches, the same ones in every round.
 
-    An adversary that was calibrated on just these has it at hand (``held_out``); otherwise the
-    attack is fitted once more for each fold; one with a method ``of_fold`` says how.
+    An adversary that was calibrated on these batches has them in ``held_out``; otherwise the
+    attack (or its ``of_fold``) is fitted once more for each fold.
 
     Args:
         attack: the settings.
         fitted: the same attack, fitted on all of the shadow.
-        shadow: of this round.
-        folds: of the shadow records.
-        batches: judged, over all folds.
-        rng: for the fits.
+        shadow: shadow of this round.
+        folds: number of folds of the shadow records.
+        batches: number of held-out batches over all folds.
+        rng: generator of the fits.
     """
-    at_hand = getattr(fitted, "held_out", None)
+    known = getattr(fitted, "held_out", None)
     own = getattr(attack, "folds", folds), getattr(attack, "batches", batches)
-    if isinstance(at_hand, HeldOut) and own == (folds, batches):
-        return at_hand
+    if isinstance(known, HeldOut) and own == (folds, batches):
+        return known
     uniform = np.full(shadow.values, -np.log(shadow.values))
     lighter: Callable[[int], Attack] | None = getattr(attack, "of_fold", None)
     of_fold = attack if lighter is None else lighter(folds)
@@ -59,15 +87,14 @@ def judge_held_out(
 
 @dataclass(frozen=True)
 class Stack:
-    """Weights of at least 0 that make the weighted sum of the rounds' log-odds predict best.
+    """Non-negative weights of the rounds, by logistic regression on their log-odds.
 
-    Logistic regression without an intercept on the rounds' log-odds. Rounds are hard to tell apart
-    where they say nearly the same; the penalty draws the weights of one adversary's rounds to one
-    another, not to 0.
+    The regression has no intercept. Weights of nearly equal rounds are poorly determined; the
+    penalty shrinks the weights of an adversary's rounds to their mean, not to 0.
 
     Attributes:
-        penalty: on half the sum of squared deviations of the weights from the mean of their
-            group, against the mean log loss in nats.
+        penalty: factor of half the sum of squared deviations of the weights from the mean of
+            their group, relative to the mean log loss in nats.
     """
 
     penalty: float = 0.01
@@ -79,13 +106,13 @@ class Stack:
         """Return the weights ``[R]``.
 
         Args:
-            held_out: one for each round, of the same batches in the same order.
-            groups: number of the adversary of each round ``[R]``; empty for a single one.
+            held_out: log-odds of each round for the same batches in the same order.
+            groups: index of the adversary of each round ``[R]``; empty for a single one.
         """
         secret = held_out[0].secret
         require(
             all(np.array_equal(one.secret, secret) for one in held_out),
-            "the rounds judged different held-out batches; judge the same ones in every round",
+            "the rounds scored different held-out batches; score the same ones in every round",
         )
         log_odds = np.stack([one.log_odds for one in held_out])
         log_odds = log_odds - log_odds.mean(axis=2, keepdims=True)
@@ -114,16 +141,16 @@ def cross_weighted(
     *,
     parts: int = 3,
 ) -> HeldOut:
-    """Return weighted sums of held-out batches, with weights that were fitted on other batches.
+    """Return weighted sums of held-out batches, with weights fitted on other batches.
 
-    So they rank as the weighted sum ranks batches that no weight was fitted on. The batches of a
-    secret are parted in their order, which is that of the folds.
+    Their ranking is therefore that of unseen batches. The batches of a secret are split in their
+    order, which is that of the folds.
 
     Args:
-        held_out: one for each round, of the same batches in the same order.
-        stack: fits the weights.
-        groups: number of the adversary of each round; empty for a single one.
-        parts: number of parts; the weights of each are fitted on the others.
+        held_out: log-odds of each round for the same batches in the same order.
+        stack: settings of the weights.
+        groups: index of the adversary of each round; empty for a single one.
+        parts: number of parts of the cross-validation.
     """
     secret = held_out[0].secret
     rank = np.empty(len(secret), dtype=np.int64)
@@ -140,10 +167,10 @@ def cross_weighted(
 
 
 def accumulate_weighted(log_posteriors: Floats, log_prior: Floats, weights: Floats) -> Floats:
-    """Combine the rounds' posteriors with a weight for each round.
+    """Combine the posteriors of the rounds with a weight for each round.
 
     ``P(a | g_1 .. g_R)`` is proportional to ``P(a) prod_r (P(a | g_r) / P(a)) ** w_r``; weights of
-    1 give ``rounds.accumulate``.
+    1 give ``accumulate``.
 
     Args:
         log_posteriors: ``[R, n, m]``, natural logs.

@@ -1,15 +1,16 @@
 """Views: functions that reduce a stack of gradients to features.
 
-A view is applied to each chunk of gradients as it is made, so a stack of full gradients is never
-needed at once.
+A view is applied to each chunk of gradients, so a stack of full gradients is never held at once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from torch.nn.functional import max_pool1d
 
@@ -18,22 +19,22 @@ from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flatten
 
 View = Callable[[Grads], Tensor]
-"""Gradients, leaf ``[n, *p]`` -> features ``[n, D]``; row by row."""
+"""Maps gradients with leaves ``[n, *p]`` to features ``[n, D]``, row by row."""
 
 MOST_DEVIATIONS = 8.0
-"""A feature further from the shadow mean says no more than one at this many deviations."""
+"""Bound on standardised features, in standard deviations of the shadow batches."""
 
 
 @dataclass(frozen=True)
-class Flat:
-    """All coordinates, leaf after leaf.
+class FlattenView:
+    """The flattened gradient, leaf after leaf.
 
-    >>> Flat()({"w": torch.ones(2, 3, 4), "b": torch.ones(2, 3)}).shape
+    >>> FlattenView()({"w": torch.ones(2, 3, 4), "b": torch.ones(2, 3)}).shape
     torch.Size([2, 15])
     """
 
     def __call__(self, grads: Grads) -> Tensor:
-        """Return features ``[n, D]``: all coordinates."""
+        """Return all coordinates ``[n, D]``."""
         return flatten(grads)
 
 
@@ -44,7 +45,7 @@ def kernel_for(x: Tensor) -> int:
     """Return the paper's kernel of max-pooling for records ``x [n, ...]``.
 
     It is 3 for rows of a table and 10 for other data. Features that were extracted from speech
-    (CREMA-D) are rows of a table here, and speech in the paper: name the kernel for them.
+    (CREMA-D) are rows of a table here, and speech in the paper: pass the kernel for them.
 
     References:
         Li et al., CCS 2024, section 5.1.3.
@@ -57,11 +58,11 @@ def kernel_for(x: Tensor) -> int:
 
 @dataclass(frozen=True)
 class MaxPool:
-    """1-d max-pooling of each flattened leaf, stride as wide as the kernel.
+    """1-d max-pooling of each flattened leaf, with the kernel as stride.
 
     The paper pools the gradient vector and does not say whether windows reach across parameters.
-    Here each parameter is pooled by itself, its last window possibly shorter, so that no window
-    mixes two layers.
+    Here each parameter is pooled separately, with a possibly shorter last window, so that no
+    window mixes two layers.
 
     References:
         Li et al., CCS 2024, section 5.1.3.
@@ -76,7 +77,7 @@ class MaxPool:
         require_positive(self.kernel, "pooling kernel")
 
     def __call__(self, grads: Grads) -> Tensor:
-        """Return features ``[n, D]``: the maxima of windows."""
+        """Return the maxima of the windows ``[n, D]``."""
         pooled = [
             max_pool1d(leaf.reshape(len(leaf), 1, -1), self.kernel, ceil_mode=True)[:, 0]
             for leaf in grads.values()
@@ -85,12 +86,12 @@ class MaxPool:
 
 
 @dataclass(frozen=True)
-class Seen:
+class PartialView:
     """A view of a part of each gradient.
 
     Attributes:
-        view: gradients to features.
-        sees: gradients to the part that is seen of them.
+        view: maps gradients to features.
+        sees: maps gradients to their observed part.
     """
 
     view: View
@@ -102,9 +103,38 @@ class Seen:
 
 
 def within_deviations(standardised: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Bound standardised features ``[n, D]`` in place: one that hardly varies may explode.
+    """Clip standardised features ``[n, D]`` in place; nearly constant ones may explode.
 
     >>> within_deviations(np.array([[-1.0, 2000.0]])).tolist()
     [[-1.0, 8.0]]
     """
     return np.clip(standardised, -MOST_DEVIATIONS, MOST_DEVIATIONS, out=standardised)
+
+
+BLOCK = 4096
+"""Columns per block; scikit-learn's scaler makes several copies of its input."""
+
+
+class StandardiseInPlace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """scikit-learn's ``StandardScaler`` that overwrites its input.
+
+    >>> x = np.array([[1.0, 5.0], [3.0, 5.0]])
+    >>> StandardiseInPlace().fit_transform(x).tolist()
+    [[-1.0, 0.0], [1.0, 0.0]]
+    """
+
+    def fit(self, x: NDArray[np.floating], y: object = None) -> "StandardiseInPlace":
+        """Learn means and deviations of the columns ``[n, D]``."""
+        self.scalers_ = [StandardScaler().fit(x[:, columns]) for columns in _blocks(x)]
+        return self
+
+    def transform(self, x: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return ``x [n, D]`` itself, standardised."""
+        for scaler, columns in zip(self.scalers_, _blocks(x), strict=True):
+            x[:, columns] = scaler.transform(x[:, columns])
+        return x
+
+
+def _blocks(x: NDArray[np.floating]) -> Iterator[slice]:
+    for first in range(0, x.shape[1], BLOCK):
+        yield slice(first, first + BLOCK)

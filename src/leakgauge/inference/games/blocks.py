@@ -1,14 +1,14 @@
-"""Disjoint blocks of records: what makes trials independent.
+"""Disjoint blocks of records, which make trials independent.
 
-Batches from a finite pool share records, so trials are not independent, and an
-interval that takes them for independent is too narrow. The pool is therefore dealt at random into
-disjoint blocks, each with at least B records of every secret value (4 B where there are enough),
-and every trial draws its batch without replacement from one block. Taken alone, each batch is
-still a uniformly random subset of the records with its secret, as in the paper; but trials of
-different blocks share no record, and the scores resample blocks.
+Batches from a finite pool share records, so trials are not independent, and an interval that
+assumes independence is too narrow. The pool is therefore dealt at random into disjoint blocks, each
+with at least B records of every secret value (4 B if there are enough), and every trial draws its
+batch without replacement from one block. Taken alone, each batch is still a uniformly random subset
+of the records with its secret, as in the paper; but trials of different blocks share no record, and
+the scores resample blocks.
 
-Where records belong to users, whole users are dealt, so that no user stands in two blocks.
-A batch then holds fewer different users than one that is drawn from all records would.
+If records belong to users, whole users are dealt, so that no user is in two blocks. A batch then
+holds fewer different users than one drawn from all records.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from leakgauge.core.checks import InputError, require
 
 MIN_BLOCKS = 8
-"""An interval needs at least this many independent blocks of records."""
+"""Minimum number of independent blocks of records for an interval."""
 
 ENOUGH_BLOCKS = 50
-"""With this many blocks, larger ones are better than more: their batches differ more."""
+"""Number of blocks above which larger blocks are better than more: their batches differ more."""
 
 MAX_BLOCKS = 500
 BATCHES_IN_A_BLOCK = 4
@@ -94,7 +94,9 @@ def _deal(
 ) -> NDArray[np.int64]:
     """Return the block of each record: units (records or users) dealt in turn, value by value."""
     units = np.arange(len(codes)) if users is None else np.unique(users, return_inverse=True)[1]
-    first = np.unique(units, return_index=True)[1]  # a user is dealt by the first record's value
+    first = np.unique(units, return_index=True)[
+        1
+    ]  # a user is dealt by the value of the first record
     order = rng.permutation(len(first))
     order = order[np.argsort(codes[first][order], kind="stable")]
     dealt = np.empty(len(first), dtype=np.int64)

@@ -6,7 +6,8 @@ of the features, so the model is trained on it, the property is not. In *proport
 paper's distributional inference) the secret is the range of the share of records with a property.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.core.checks import InputError, require, require_positive
+from leakgauge.core.checks import InputError, nearest, require, require_positive
 from leakgauge.core.types import Dataset, Params, Schema, Task
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.games.blocks import MAX_BLOCKS, deal_blocks, members_of
@@ -46,7 +47,7 @@ class BatchGame:
 
     @property
     def values(self) -> int:
-        """m, how many values the secret has."""
+        """m, number of values of the secret."""
         return self.mix.values
 
     @property
@@ -57,7 +58,7 @@ class BatchGame:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Changes to the data that users should know: none."""
+        """Changes to the data that users should know; empty."""
         return ()
 
     @classmethod
@@ -77,14 +78,14 @@ class BatchGame:
         Args:
             pool: the private records; their ``secrets[secret]`` are codes of ``mix``.
             secret: the name of the records' value.
-            batch_size: B, records a batch.
+            batch_size: B, records per batch.
             mix: how a batch depends on its secret.
             prior: P(a) ``[m]``; uniform if None.
-            max_blocks: the most blocks to deal.
-            rng: deals the records.
+            max_blocks: maximum number of blocks.
+            rng: generator of the deal.
 
         Raises:
-            InputError: the secret's place does not fit the game, or a value has too few records.
+            InputError: the secret does not fit the game, or a value has too few records.
         """
         require_positive(batch_size, "batch size")
         cls.check_schema(pool.schema, secret)
@@ -94,7 +95,7 @@ class BatchGame:
         require(
             int(codes.max()) < values,
             f"secret {secret!r} has {int(codes.max()) + 1} values; this game is about {values}: "
-            "make it one value against the rest, as games.one_value does",
+            "make it one value against the rest, as games.one_against_rest does",
         )
         names = _names(pool.schema, secret, values)
         block = deal_blocks(
@@ -107,17 +108,17 @@ class BatchGame:
     def check_schema(cls, schema: Schema | None, secret: str) -> None:
         """Refuse data that this game cannot use."""
 
-    def play(self, n: int, *, rng: np.random.Generator) -> Trials:
+    def draw_trials(self, n: int, *, rng: np.random.Generator) -> Trials:
         """Return n trials: secrets drawn from the prior, and a batch for each."""
         secret = rng.choice(self.values, size=n, p=self.prior)
         return self._draw(secret, rng)
 
     def redraw(self, trials: Trials, *, rng: np.random.Generator) -> Trials:
-        """Return the next round of the same trials: fresh batches for the same secrets."""
+        """Return the same trials with new batches for the same secrets."""
         return self._draw(trials.secret.cpu().numpy(), rng, trials.block.cpu().numpy())
 
     def known_to_defender(self, trials: Trials) -> Tensor | None:
-        """Return all secrets."""
+        """Return the secrets ``[n]``, which a learned defense may use."""
         return trials.secret
 
     def shadow(
@@ -130,7 +131,7 @@ class BatchGame:
         noise_seed: int = 0,
         held_out_seed: int = 0,
     ) -> Shadow:
-        """Return the adversary's records; its batches depend on secrets as the private ones do."""
+        """Return the adversary's shadow, with the same dependence of batches on secrets."""
         return Shadow(
             task,
             params,
@@ -210,7 +211,7 @@ class ProportionInference(BatchGame):
 
     Distributional inference in Li et al., section 3.2. The model does not see the property, as in
     property inference; ``Ratio`` says how the share is drawn. A secret with more than two values is
-    one value against the rest: see ``leakgauge.inference.games.one_value``.
+    one value against the rest: see ``leakgauge.inference.games.games``.
     """
 
     name: ClassVar[str] = "proportion"
@@ -229,3 +230,66 @@ BATCH_GAMES: dict[str, type[BatchGame]] = {
 
 def _names(schema: Schema | None, secret: str, values: int) -> tuple[str, ...]:
     return schema.secrets[secret] if schema else tuple(str(value) for value in range(values))
+
+
+def one_against_rest(data: Dataset, secret: str, value: str | None = None) -> Dataset:
+    """Return the records with a binary secret: all other values, then the chosen one.
+
+    Li et al. do not state to which value the share refers, or how they treat secrets with more
+    than two values (UTKFace's ethnicity, the sex in Health). The default is the second of two
+    values, or the most frequent of more, against all others together.
+
+    Args:
+        data: the records.
+        secret: the name of the secret.
+        value: the value in words; None for the default.
+
+    Raises:
+        InputError: the secret does not have this value, or has only one.
+
+    References:
+        Li et al., CCS 2024, sections 3.2 and 4.1 (distributional inference).
+
+    >>> x, codes = torch.zeros(5, 2), torch.tensor([0, 2, 1, 2, 2])
+    >>> one_against_rest(Dataset(x, codes, {"s": codes}), "s").secrets["s"].tolist()
+    [0, 1, 0, 1, 1]
+    """
+    codes = data.secrets[secret]
+    names = data.schema.secrets[secret] if data.schema else ()
+    chosen = code_of(codes, secret, names, value)
+    schema = data.schema
+    if schema is not None:
+        others = [name for code, name in enumerate(names) if code != chosen]
+        rest = others[0] if len(others) == 1 else f"not {names[chosen]}"
+        schema = replace(schema, secrets={**schema.secrets, secret: (rest, names[chosen])})
+    return replace(
+        data, secrets={**data.secrets, secret: (codes == chosen).to(codes.dtype)}, schema=schema
+    )
+
+
+def code_of(codes: Tensor, secret: str, names: Sequence[str], value: str | None) -> int:
+    """Return the code of the chosen value.
+
+    Args:
+        codes: the secret of each record ``[n]``.
+        secret: its name, for messages.
+        names: its values by code; empty for the codes themselves.
+        value: one of them; None for the second of two or the most frequent of more.
+
+    Raises:
+        InputError: the secret does not have this value, or has only one.
+    """
+    counts = torch.bincount(codes.cpu())
+    named = [*names] or [str(code) for code in range(len(counts))]
+    require(
+        int((counts > 0).sum()) > 1,
+        f"all records have the same value of {secret!r}, so its share is known; choose another "
+        "--secret",
+    )
+    if value is not None:
+        require(
+            value in named,
+            f"--ratio-of is {value!r}, not a value of {secret!r}{nearest(value, named)}",
+        )
+        return named.index(value)
+    return 1 if len(counts) == 2 else int(counts.argmax())

@@ -1,7 +1,7 @@
-"""Mixes: which records a batch takes, given its secret.
+"""Mixes: the records of a batch, given its secret.
 
-A record has a value of its own (its sex, say). In property and attribute inference all records of
-a batch share one, and it is the secret; in proportion inference (the paper's distributional
+Each record has a value (its sex, for example). In property and attribute inference all records of a
+batch share one value, which is the secret; in proportion inference (the paper's distributional
 inference) the secret is the range in which the share of records with value 1 lies.
 """
 
@@ -24,12 +24,12 @@ class Mix(Protocol):
 
     @property
     def values(self) -> int:
-        """m, how many values the secret has."""
+        """m, number of values of the secret."""
         ...
 
     @property
     def record_values(self) -> int:
-        """v, how many values a record has."""
+        """v, number of values of a record."""
         ...
 
     def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class Pure:
 
     @property
     def record_values(self) -> int:
-        """v, which is m: a batch has the value of its records."""
+        """v = m: a batch has the value of its records."""
         return self.values
 
     def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
@@ -75,9 +75,9 @@ class Pure:
 
 @dataclass(frozen=True)
 class Half:
-    """A batch with the secret has it in half of its records; a batch without it, in none.
+    """The property is in half of the records of a batch, or in none.
 
-    Mo et al., 2021, do not say how many records of a batch have the property.
+    Mo et al., 2021, do not state the share of records with the property.
 
     >>> Half().counts(np.array([0, 1]), 5, np.random.default_rng(0)).tolist()
     [[5, 0], [3, 2]]
@@ -85,16 +85,16 @@ class Half:
 
     @property
     def values(self) -> int:
-        """m, which is 2: with the property or without it."""
+        """m = 2: with the property or without it."""
         return 2
 
     @property
     def record_values(self) -> int:
-        """v, which is 2."""
+        """v = 2: with the property or without it."""
         return 2
 
     def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the records' values; the second is that of half a batch."""
+        """Return the names of the records' values."""
         return tuple(record_names)
 
     def counts(self, secret: Ints, batch_size: int, rng: np.random.Generator) -> Ints:
@@ -113,14 +113,14 @@ class Ratio:
 
     The m ranges are {0}, (0, 1/(m-1)], ..., ((m-2)/(m-1), 1]. A batch of B records draws alpha
     uniformly within its range and takes floor(alpha B) records with value 1, as the paper prints
-    it. That count can lie below its range: of B = 128 and the range (0, 0.2], one batch in 25.6
-    has no record with value 1 and looks like a batch of the range {0}. The rule ``"within"``, which
-    is ours, raises such a count to the smallest one within the range, so that every batch can be
-    told.
+    it. That count can be below its range: for B = 128 and the range (0, 0.2], one batch in 25.6
+    has no record with value 1 and equals a batch of the range {0}. The rule ``"within"``, which is
+    not in the paper, raises such a count to the smallest one within the range, so that every batch
+    identifies its range.
 
     Attributes:
         values: m, at least 2; 6 in section 5.1.4.
-        rule: ``"floor"``, as the paper, or ``"within"``.
+        rule: ``"floor"``, as in the paper, or ``"within"``.
 
     Raises:
         InputError: m is below 2, the rule is unknown, or (on use) a batch is too small for m.
@@ -142,7 +142,7 @@ class Ratio:
 
     @property
     def record_values(self) -> int:
-        """v, which is 2: with the property or without it."""
+        """v = 2: with the property or without it."""
         return 2
 
     def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
@@ -153,15 +153,15 @@ class Ratio:
         return tuple(f"{record_names[1]}: {one}" for one in ranges)
 
     def check(self, batch_size: int) -> None:
-        """Refuse a batch whose counts cannot tell the ranges apart.
+        """Refuse a batch that is too small to distinguish the ranges.
 
         Raises:
-            InputError: as said; the message names the smallest batch.
+            InputError: the batch is too small; the message names the smallest one.
         """
         need = self.values if self.rule == FLOOR else self.values - 1
         require(
             batch_size >= need,
-            f"a batch of {batch_size} records cannot tell {self.values} ranges of a share apart; "
+            f"a batch of {batch_size} records cannot distinguish {self.values} ranges of a share; "
             f"raise --batch-size to at least {need}, or lower --ratio-bins",
         )
 
@@ -177,10 +177,10 @@ class Ratio:
         return np.stack([batch_size - having, having], axis=1)
 
     def secret_of(self, codes: Ints) -> Ints:
-        """Return the range of each batch's share; by the rule ``"floor"`` the most probable one.
+        """Return the range of each batch's share; under the rule ``"floor"`` the most probable one.
 
-        There a count c comes from any alpha B of [c, c + 1), and so from the range that holds the
-        larger part of it; no record with the property most probably means {0}.
+        Under ``"floor"`` a count c comes from any alpha B in [c, c + 1), so most probably from the
+        range with the larger part of it; a count of 0 most probably means {0}.
         """
         count = codes.sum(axis=1)
         if self.rule != FLOOR:
@@ -198,12 +198,12 @@ class Ratio:
 
 
 def bootstrap(members: Sequence[Ints], counts: Ints, rng: np.random.Generator) -> Ints:
-    """Batches ``[n, B]`` of records drawn with replacement.
+    """Return batches ``[n, B]`` of records drawn with replacement.
 
     Args:
         members: the records of each value.
-        counts: how many of each value a batch takes ``[n, v]``; every row sums to B.
-        rng: draws.
+        counts: number of records of each value in each batch ``[n, v]``; every row sums to B.
+        rng: generator of the draws.
     """
     n, values = counts.shape
     batch_size = int(counts[0].sum()) if n else 0

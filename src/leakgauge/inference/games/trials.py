@@ -1,15 +1,27 @@
-"""The trials of a game, and the protocol of all games."""
+"""The trials of a game, and the candidate batches that an adversary holds."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.core.types import Dataset, Params, Task
-from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.games.candidates import CandidateBatches
+from leakgauge.core.types import Dataset
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateBatches:
+    """The m candidate batches of each trial, which the adversary holds.
+
+    Attributes:
+        pool: the records of the candidates.
+        rows: the records of u different batches ``[u, B]``, as indices into ``pool``.
+        index: the batch of each trial's candidates ``[n, m]``, ordered by the secret's codes.
+        secret: the secret of each batch ``[u]``, if a defense uses it.
+    """
+
+    pool: Dataset
+    rows: Tensor
+    index: Tensor
+    secret: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,8 +34,8 @@ class Trials:
         block: the block of each trial ``[n]``; different blocks share no record and no user.
         pool: the private records.
         candidates: batches that the adversary holds, in games with candidates.
-        users: the users ``[n, m]`` that each trial is about, numbered from 0, where all trials are
-            in one block because users are few; else None.
+        users: users ``[n, m]`` of each trial, numbered from 0, if users are so few that all trials
+            are in one block; else None.
     """
 
     secret: Tensor
@@ -45,62 +57,3 @@ class Trials:
     def y(self) -> Tensor:
         """The labels of the batches ``[n, B]``."""
         return self.pool.y[self.rows]
-
-
-class Game(Protocol):
-    """A secret, how private batches depend on it, and what the adversary learns from."""
-
-    @property
-    def name(self) -> str:
-        """The name on the command line."""
-        ...
-
-    @property
-    def values(self) -> int:
-        """m, how many values the secret has."""
-        ...
-
-    @property
-    def value_names(self) -> tuple[str, ...]:
-        """The secret's values ``[m]`` in words."""
-        ...
-
-    @property
-    def prior(self) -> tuple[float, ...]:
-        """The probability P(a) of each value ``[m]``."""
-        ...
-
-    @property
-    def block(self) -> NDArray[np.int64]:
-        """The block ``[len(pool)]`` of each private record."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Changes to the data that users should know."""
-        ...
-
-    def play(self, n: int, *, rng: np.random.Generator) -> Trials:
-        """Return n trials: secrets drawn from the prior, and a batch for each."""
-        ...
-
-    def redraw(self, trials: Trials, *, rng: np.random.Generator) -> Trials:
-        """Return trials with fresh batches for the same secrets."""
-        ...
-
-    def known_to_defender(self, trials: Trials) -> Tensor | None:
-        """Return the secrets ``[n]`` that a learned defense may use; None where it may use none."""
-        ...
-
-    def shadow(
-        self,
-        task: Task,
-        params: Params,
-        data: Dataset,
-        *,
-        max_bytes: int,
-        noise_seed: int = 0,
-        held_out_seed: int = 0,
-    ) -> Shadow:
-        """Return what the adversary learns from in this game: its own records."""
-        ...

@@ -1,19 +1,19 @@
-"""User inference (Li et al., CCS 2024, section 3.2): whose records are in the batch?
+"""User inference (Li et al., CCS 2024, section 3.2): which user's records are in the batch?
 
 The challenger draws m users, chooses one of them, and sends the gradient of a batch of this user's
-records. The adversary holds a batch of *other* records of each of the m users and says which user
-the gradient comes from. The model trains on the private users; the adversary learns from its own
-shadow users, who are not among them, what two batches of one user have in common.
+records. The adversary holds a batch of *other* records of each of the m users and infers the user
+of the gradient. The model trains on the private users; the adversary learns the likeness of two
+batches of one user from shadow users, who are disjoint from the private ones.
 
-A random split parts each user's records into an observed and a candidate half, so that no record
-is in both. The paper does not say whether its two batches share records; a shared one would give
-the user away.
+The records of each user are split at random into an observed and a candidate half, so that no
+record is in both. The paper does not state whether its two batches share records; a shared one
+would reveal the user.
 
-The paper draws the m candidates from all private users, here also where users are few. Where they
-are many, they are dealt into disjoint blocks of m or more, and the m users of a trial belong to one
-block (``leakgauge.inference.games.blocks``): taken alone, each trial is still about m random users,
-and trials of different blocks are independent. Without blocks any two trials may share users, and
-an interval leaves out one user after the other (``leakgauge.results.intervals``).
+The paper draws the m candidates from all private users; so does leakgauge if users are few. Many
+users are dealt into disjoint blocks of m or more, and the m users of a trial belong to one block
+(``leakgauge.inference.games.blocks``): each single trial still has m random users, and trials of
+different blocks are independent. Without blocks any two trials may share users, and intervals come
+from leaving out one user at a time (``leakgauge.results.jackknife``).
 """
 
 from collections.abc import Sequence
@@ -34,19 +34,19 @@ from leakgauge.inference.games.blocks import (
     MAX_BLOCKS,
     MIN_BLOCKS,
 )
-from leakgauge.inference.games.candidates import CandidateBatches
-from leakgauge.inference.games.trials import Trials
+from leakgauge.inference.games.games import BatchGame
+from leakgauge.inference.games.trials import CandidateBatches, Trials
 
 Ints = NDArray[np.int64]
 
 USER = "user"
-"""The name of the adversary's secret: the shadow user."""
+"""Name of the adversary's secret: the shadow user."""
 
 BATCHES_OF_A_USER = 2
-"""Batches of records that a user needs (section 5.1.4): one is observed, one is held."""
+"""Number of batches of records that a user needs (section 5.1.4): one observed, one held."""
 
 SPARE_USERS = 2
-"""Users that trials need beside the m candidates of one, so that each user can be left out."""
+"""Additional users besides the m candidates, so that any user can be left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +57,9 @@ class UserInference:
         pool: the private records.
         values: m, the number of candidate users of a batch.
         batch_size: B, the records of a batch.
-        block: the block ``[len(pool)]`` of each record; 0 everywhere where users are few.
-        observed: for each user, the records ``[h]`` that clients draw batches from.
-        held: for each user, the records that the adversary draws candidates from; no record is also
-            in ``observed``.
+        block: the block ``[len(pool)]`` of each record; all 0 if users are few.
+        observed: records ``[h]`` of each user for the batches of clients.
+        held: records of each user for candidate batches, disjoint from ``observed``.
     """
 
     pool: Dataset
@@ -92,7 +91,8 @@ class UserInference:
             rng: the generator of the split and the deal.
 
         Raises:
-            InputError: the data name no users, one has too few records, or there are too few users.
+            InputError: the data do not name users, a user has too few records, or users are too
+                few.
         """
         require_count(batch_size, "batch size")
         require_count(candidates, "number of candidates")
@@ -100,7 +100,7 @@ class UserInference:
         users = users_of(pool.users)
         records = records_of(users.cpu().numpy())
         check_users([len(rows) for rows in records], batch_size=batch_size, candidates=candidates)
-        halves = [part(rows, rng) for rows in records]
+        halves = [split_in_half(rows, rng) for rows in records]
         count = _blocks(len(records), candidates, max_blocks)
         block = np.zeros(len(pool), dtype=np.int64)
         for place, user in enumerate(rng.permutation(len(records)).tolist()):
@@ -110,7 +110,7 @@ class UserInference:
 
     @property
     def prior(self) -> tuple[float, ...]:
-        """The uniform distribution ``[m]``: the secret is a place in a random order."""
+        """Uniform distribution ``[m]``: the secret is a place in a random order."""
         return tuple([1 / self.values] * self.values)
 
     @property
@@ -120,7 +120,7 @@ class UserInference:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What users should know: where they are too few for blocks."""
+        """A note if users are too few for blocks."""
         if not self._shares_users:
             return ()
         return (
@@ -132,13 +132,13 @@ class UserInference:
 
     @property
     def _shares_users(self) -> bool:
-        """Whether any two trials may be about the same users."""
+        """Whether any two trials may have the same users."""
         return int(self.block.max()) == 0
 
-    def play(self, n: int, *, rng: np.random.Generator) -> Trials:
-        """Return n trials: m users of a block each, one of them the true one, and their batches.
+    def draw_trials(self, n: int, *, rng: np.random.Generator) -> Trials:
+        """Return n trials, each with the true user among m users of one block.
 
-        A user's candidate batch is the same in all trials.
+        The candidate batch of a user is the same in all trials.
         """
         home = np.array([self.block[rows[0]] for rows in self.observed])
         count = int(self.block.max()) + 1
@@ -148,13 +148,13 @@ class UserInference:
         return self._draw(rng.integers(self.values, size=n), index, block, rng)
 
     def redraw(self, trials: Trials, *, rng: np.random.Generator) -> Trials:
-        """Return trials with fresh batches and candidates of the same users."""
+        """Return the same trials with new batches and candidates of the same users."""
         assert trials.candidates is not None
         index = trials.candidates.index.cpu().numpy()
         return self._draw(trials.secret.cpu().numpy(), index, trials.block.cpu().numpy(), rng)
 
     def known_to_defender(self, trials: Trials) -> None:
-        """Return None: a defense that learns on shadow users knows no private user."""
+        """Return None: a defense that learns on shadow users does not know private users."""
 
     def shadow(
         self,
@@ -166,7 +166,7 @@ class UserInference:
         noise_seed: int = 0,
         held_out_seed: int = 0,
     ) -> Shadow:
-        """Return the adversary's records; their secret is the shadow user, numbered from 0."""
+        """Return the adversary's shadow with the shadow user, numbered from 0, as the secret."""
         assert data.users is not None
         numbers, code = torch.unique(data.users, return_inverse=True)
         return Shadow(
@@ -182,9 +182,9 @@ class UserInference:
         )
 
     def _draw(self, secret: Ints, index: Ints, block: Ints, rng: np.random.Generator) -> Trials:
-        whose = index[np.arange(len(secret)), secret]
+        true = index[np.arange(len(secret)), secret]
         held = np.stack([self._batch(rows, rng) for rows in self.held])
-        rows = np.stack([self._batch(self.observed[one], rng) for one in whose])
+        rows = np.stack([self._batch(self.observed[one], rng) for one in true])
         device = self.pool.y.device
         drawn = [torch.from_numpy(a).to(device) for a in (secret, rows, block, held, index)]
         candidates = CandidateBatches(self.pool, drawn[3], drawn[4])
@@ -195,11 +195,15 @@ class UserInference:
         return rng.choice(rows, size=self.batch_size, replace=False)
 
 
+Game = BatchGame | UserInference
+"""Any of the games."""
+
+
 def users_of(users: Tensor | None) -> Tensor:
     """Return the user ``[n]`` of each record.
 
     Raises:
-        InputError: the data name no users.
+        InputError: the data do not name users.
     """
     require(
         users is not None,
@@ -211,15 +215,15 @@ def users_of(users: Tensor | None) -> Tensor:
 
 
 def check_users(counts: Sequence[int], *, batch_size: int, candidates: int) -> None:
-    """Refuse private users who cannot play.
+    """Refuse private users with too few records, or too few of them.
 
     Args:
-        counts: the number of records of each.
-        batch_size: B.
-        candidates: m.
+        counts: number of records of each user.
+        batch_size: B, records per batch.
+        candidates: m, number of candidate users.
 
     Raises:
-        InputError: one has too few records, or there are too few users.
+        InputError: a user has too few records, or users are too few.
     """
     need = BATCHES_OF_A_USER * batch_size
     lacking = sum(count < need for count in counts)
@@ -238,7 +242,7 @@ def check_users(counts: Sequence[int], *, batch_size: int, candidates: int) -> N
 
 
 def _blocks(users: int, candidates: int, most: int) -> int:
-    """Return the number of blocks, each of m users or more; 1 where users are too few."""
+    """Return the number of blocks of m or more users; 1 if users are too few."""
     if users < MIN_BLOCKS * candidates:
         return 1
     roomy = users // (BATCHES_IN_A_BLOCK * candidates)
@@ -255,8 +259,8 @@ def records_of(user: Ints) -> list[Ints]:
     return np.split(np.argsort(user, kind="stable"), cuts)
 
 
-def part(rows: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Return a random split of records: the observed half, and the candidate half (not larger)."""
+def split_in_half(rows: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Return a random observed half of records and the candidate half, which is not larger."""
     mixed = rng.permutation(rows)
     cut = (len(mixed) + 1) // 2
     return mixed[:cut], mixed[cut:]

@@ -1,4 +1,4 @@
-"""What inference says of its answer on an audit card."""
+"""The part of inference on an audit card."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,10 +7,14 @@ from typing import Any
 from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
 from leakgauge.inference.metrics import METRICS
 from leakgauge.inference.report.games import rules
-from leakgauge.inference.report.headline import leading
 from leakgauge.inference.report.promises import promises
 from leakgauge.inference.report.threat_model import known, unknown
-from leakgauge.inference.report.titles import adversary_tests, baselines_of, most_at_risk_of
+from leakgauge.inference.report.titles import (
+    adversary_tests,
+    baselines_of,
+    leading,
+    most_at_risk_of,
+)
 from leakgauge.inference.report.verdict import smallest_visible, verdict
 from leakgauge.report.grouping import Test
 from leakgauge.results.measurements import Measurement
@@ -45,7 +49,7 @@ LIMITS = (
     "batch share.",
 )
 NO_USERS = (
-    "no figure is about a single user: user inference alone has one, where users have enough trials"
+    "no figure is about a single user: only user inference has one, if users have enough trials"
 )
 
 
@@ -80,7 +84,7 @@ def _threat(answer: Answer, tests: Sequence[Test]) -> Threat:
         goal="to infer a secret of a training batch from the gradients that a client sends",
         knows=known(answer.run, tests),
         does=[
-            "It sees the gradients and changes nothing in the training.",
+            "It observes the gradients and does not change the training.",
             *rules(answer.run, tests),
         ],
         lacks=unknown(answer.run),
@@ -93,11 +97,11 @@ def _findings(answer: Answer, tests: Sequence[Test]) -> list[Finding]:
     leads = {id(test) for test in leading(tests)}
     found = []
     for test in tests:
-        judged, one = verdict(answer.run, test), test.whole(AUROC)
-        if judged is None or one is None:
+        answered, one = verdict(answer.run, test), test.whole(AUROC)
+        if answered is None or one is None:
             continue
         least = smallest_visible(one.estimate, one.chance)
-        found.append(Finding(one, judged.headline, judged.level, id(test) in leads, least))
+        found.append(Finding(one, answered.headline, answered.level, id(test) in leads, least))
     return found
 
 
@@ -118,7 +122,7 @@ def _worst(tests: Sequence[Test], measurements: Sequence[Measurement]) -> list[W
 
 
 def _promised(defense: str, epsilon: Mapping[str, Any]) -> list[Promised]:
-    """What one step costs and what the run costs, by each accountant."""
+    """Return epsilon of one step and of the run, by each accountant."""
     classic = epsilon["step_classic"]
     rows = [
         ("one step on a full batch, exact", epsilon["step_exact"], ""),

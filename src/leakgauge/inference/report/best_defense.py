@@ -1,9 +1,9 @@
-"""The defense that lowers leakage most, and what it costs, in sentences."""
+"""The defense that lowers leakage most, and its cost in utility, in sentences."""
 
 from collections.abc import Mapping
 
 from leakgauge.inference.catalog import PANEL
-from leakgauge.inference.report.defenses import DefenseRow, DefenseTable
+from leakgauge.inference.report.defenses import DefenseTable, InferenceDefenseRow
 from leakgauge.report.levels import level_of
 from leakgauge.report.section import DefenseEffect
 from leakgauge.report.utility import Words, words_of
@@ -13,21 +13,21 @@ from leakgauge.runs.spec import NONE
 
 
 def answer(table: DefenseTable) -> str:
-    """Return which defense lowers the AUROC of the strongest adaptive adversary, at which cost."""
+    """Return a sentence about the defense with the lowest worst-case AUROC, and its cost."""
     out = _left_out(table)
     best, bare = _best(table), _undefended(table)
     if not _ranks(table):
         return (
-            f"One adversary alone ({next(iter(table.adversaries.values()))}) ranks no defense: "
-            "another may see through the one that stops it. Leave out --adversary, and a panel "
-            "of adversaries ranks them."
+            f"A single adversary ({next(iter(table.adversaries.values()))}) cannot rank defenses: "
+            "another one may break the defense that stops it. Leave out --adversary to rank them "
+            "with a panel of adversaries."
         )
     if best is None:
         return f"This run does not show that any defense protects.{_not_compared(out)}"
     if bare is None:
         text = (
             f"The AUROC of the strongest adaptive adversary is lowest under `{best.defense}`: "
-            f"{_auroc(best)}; there is no undefended test to compare it with."
+            f"{_auroc(best)}; an undefended test for comparison is missing."
         )
     elif _height(best) >= _height(bare):
         text = (
@@ -45,13 +45,13 @@ def answer(table: DefenseTable) -> str:
 
 
 def effect(table: DefenseTable) -> DefenseEffect | None:
-    """Return what the best defense changed; None where none can be compared."""
+    """Return the effect of the best defense; None if no defense can be compared."""
     best = _best(table)
     return None if best is None or not _ranks(table) else DefenseEffect(best.defense, answer(table))
 
 
 def how_chosen(table: DefenseTable) -> str:
-    """Return how the figures of the answer were chosen."""
+    """Return how the figures of ``answer`` were chosen."""
     if not _ranks(table):
         return ""
     worst = "the highest AUROC of an adaptive adversary (without a defense, the highest of all)"
@@ -60,7 +60,7 @@ def how_chosen(table: DefenseTable) -> str:
         worst = "the adaptive adversary (without a defense, the static one) that shadow data favour"
         looks = "That choice looks"
     return (
-        "How this was chosen: each defense stands with its worst case over the "
+        "How this was chosen: each defense is represented by its worst case over the "
         f"{len(table.adversaries)} adversaries, {worst}. The defense with the lowest of these is "
         f"named. {looks} at the figures, which the intervals do not cover. A stronger adversary "
         "may find more."
@@ -68,25 +68,25 @@ def how_chosen(table: DefenseTable) -> str:
 
 
 def _ranks(table: DefenseTable) -> bool:
-    """Whether several adversaries were tried: one alone ranks no defense."""
+    """Return whether several adversaries were tried, which a ranking needs."""
     return len(table.adversaries) > 1
 
 
-def _comparable(table: DefenseTable) -> list[DefenseRow]:
+def _comparable(table: DefenseTable) -> list[InferenceDefenseRow]:
     out = _left_out(table)
     return [row for row in table.rows if row.defense not in out]
 
 
-def _best(table: DefenseTable) -> DefenseRow | None:
+def _best(table: DefenseTable) -> InferenceDefenseRow | None:
     rows = [row for row in _comparable(table) if row.defense != NONE]
     return min(rows, key=_height, default=None)
 
 
-def _undefended(table: DefenseTable) -> DefenseRow | None:
+def _undefended(table: DefenseTable) -> InferenceDefenseRow | None:
     return next((row for row in _comparable(table) if row.defense == NONE), None)
 
 
-def _alike(table: DefenseTable, best: DefenseRow) -> str:
+def _alike(table: DefenseTable, best: InferenceDefenseRow) -> str:
     others = [row for row in _comparable(table) if row.defense != NONE and row is not best]
     names = ", ".join(f"`{row.defense}`" for row in others if not _clearly(best, row))
     if not names:
@@ -95,16 +95,16 @@ def _alike(table: DefenseTable, best: DefenseRow) -> str:
 
 
 def _left_out(table: DefenseTable) -> dict[str, str]:
-    """The defenses that cannot be compared, and why."""
+    """Return the reason for each defense that cannot be compared."""
     reasons = {row.defense: _why_left_out(table, row) for row in table.rows}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def _why_left_out(table: DefenseTable, row: DefenseRow) -> str:
-    met = {name for knowledge, name in row.aurocs if knowledge == row.knowledge}
-    if not met:
+def _why_left_out(table: DefenseTable, row: InferenceDefenseRow) -> str:
+    tried = {name for knowledge, name in row.aurocs if knowledge == row.knowledge}
+    if not tried:
         return "no adaptive adversary was tried" if row.defense != NONE else "not measured"
-    if len(met) < len(table.adversaries):
+    if len(tried) < len(table.adversaries):
         return "not every adversary was tried"
     if row.worst is not None and level_of(row.worst.estimate, row.worst.chance) == "below":
         return "its adversaries did worse than guessing, so the test does not count"
@@ -117,11 +117,11 @@ def _not_compared(out: Mapping[str, str]) -> str:
     return " Not compared: " + "; ".join(f"`{name}` ({why})" for name, why in out.items()) + "."
 
 
-def _doubt(bare: DefenseRow, best: DefenseRow) -> str:
+def _doubt(bare: InferenceDefenseRow, best: InferenceDefenseRow) -> str:
     return "" if _clearly(best, bare) else ". The intervals overlap, so this may be chance"
 
 
-def _cost(bare: DefenseRow, best: DefenseRow) -> str:
+def _cost(bare: InferenceDefenseRow, best: InferenceDefenseRow) -> str:
     if bare.utility is None or best.utility is None:
         return "; what it costs in utility was not measured"
     before, after, words = bare.utility.estimate, best.utility.estimate, words_of(best.utility)
@@ -132,13 +132,13 @@ def _cost(bare: DefenseRow, best: DefenseRow) -> str:
     if after.low <= best.utility.chance:
         cost += f", and the model does not provably beat always {words.constant}"
     return (
-        f"; the model's test {words.name} goes from {_with_ends(before, words)} to "
+        f"; the model's test {words.name} changes from {_with_ends(before, words)} to "
         f"{_with_ends(after, words)}, which is {cost}"
     )
 
 
-def _clearly(lower: DefenseRow, upper: DefenseRow) -> bool:
-    """Whether the intervals of the worst cases lie apart."""
+def _clearly(lower: InferenceDefenseRow, upper: InferenceDefenseRow) -> bool:
+    """Return whether the intervals of the worst cases are disjoint."""
     if lower.worst is None or upper.worst is None:
         return False
     return _apart(lower.worst.estimate, upper.worst.estimate)
@@ -148,11 +148,11 @@ def _apart(lower: Estimate, upper: Estimate) -> bool:
     return lower.high < upper.low
 
 
-def _height(row: DefenseRow) -> float:
+def _height(row: InferenceDefenseRow) -> float:
     return row.worst.estimate.value if row.worst is not None else 1.0
 
 
-def _auroc(row: DefenseRow) -> str:
+def _auroc(row: InferenceDefenseRow) -> str:
     if row.worst is None:
         return "not measured"
     estimate = row.worst.estimate

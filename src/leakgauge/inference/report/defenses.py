@@ -1,32 +1,32 @@
-"""The defenses of a game beside one another: leakage against the model's utility."""
+"""Comparison of the defenses of a game: leakage against the model's utility."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
-from leakgauge.inference.report.headline import leading
+from leakgauge.inference.report.titles import leading
 from leakgauge.report.grouping import Test
 from leakgauge.report.utility import Words, utilities, words_of
 from leakgauge.results.measurements import ACCUMULATED, CHOSEN, Estimate, Measurement
 from leakgauge.runs.spec import NONE
 
 CAUTION = (
-    "A low AUROC of a static adversary alone is no protection: an adversary that knows the defense "
-    "may still infer the secret. An AUROC below 0.5 is a shift of features, not privacy."
+    "A low AUROC of a static adversary does not show protection: an adversary that knows the "
+    "defense may still infer the secret. An AUROC below 0.5 is a shift of features, not privacy."
 )
 
 
 @dataclass(frozen=True)
-class DefenseRow:
+class InferenceDefenseRow:
     """One defense of a game.
 
     Attributes:
-        number: its marker in the chart; 0 for no defense.
-        defense: its name.
-        utility: of the model that is trained under it; None where it was not measured.
-        aurocs: the AUROC over all rounds by (knowledge, adversary).
-        leading: those of them that the answer stands on.
+        number: marker in the chart; 0 without a defense.
+        defense: name of the defense.
+        utility: utility of the model trained with it; None if not measured.
+        aurocs: AUROC over all rounds by (knowledge, adversary).
+        leading: keys of the figures that support the answer.
     """
 
     number: int
@@ -37,14 +37,14 @@ class DefenseRow:
 
     @property
     def knowledge(self) -> str:
-        """The knowledge that counts; without a defense only static adversaries exist."""
+        """Adaptive; static without a defense."""
         return STATIC if self.defense == NONE else ADAPTIVE
 
     @property
     def worst(self) -> Measurement | None:
-        """The AUROC of the adversary that knows the defense and that shadow data favour.
+        """AUROC of the informed adversary that shadow data favour.
 
-        The highest, where no shadow data compare the adversaries.
+        It is the highest one if shadow data do not compare the adversaries.
         """
         known = [self.aurocs[key] for key in self.leading if key[0] == self.knowledge]
         return max(known, key=lambda one: one.estimate.value, default=None)
@@ -52,13 +52,13 @@ class DefenseRow:
 
 @dataclass(frozen=True)
 class Point:
-    """One (defense, knowledge, adversary) of the chart.
+    """A point of the chart: one defense, knowledge and adversary.
 
     Attributes:
         mark: number of the defense and letter of the adversary.
         kind: knowledge of the adversary, or ``"none"`` without a defense.
-        utility: of the model.
-        leakage: what the adversary reaches.
+        utility: utility of the model.
+        leakage: figure of the adversary.
     """
 
     mark: str
@@ -72,18 +72,18 @@ class DefenseTable:
     """The defenses of one game.
 
     Attributes:
-        game: its name.
-        adversaries: letter in the chart -> name; the letter is empty for a single adversary.
-        rows: no defense first, where it was measured.
+        game: name of the game.
+        adversaries: names by letter in the chart; the letter is empty for a single adversary.
+        rows: rows of the defenses; the undefended one, if measured, is first.
     """
 
     game: str
     adversaries: Mapping[str, str]
-    rows: Sequence[DefenseRow]
+    rows: Sequence[InferenceDefenseRow]
 
     @property
     def points(self) -> list[Point]:
-        """Every AUROC whose row has a figure of the model."""
+        """Points of all figures in rows with a measured utility."""
         letters = {name: letter for letter, name in self.adversaries.items()}
         return [
             Point(
@@ -99,34 +99,34 @@ class DefenseTable:
 
     @property
     def words(self) -> Words | None:
-        """How to speak of the model's figures; None where there are none."""
+        """Words for the model's figures, if there are any."""
         return next((words_of(row.utility) for row in self.rows if row.utility is not None), None)
 
     @property
     def constants(self) -> list[float]:
-        """The figures of the best constant answer."""
+        """Utilities of the best constant answers."""
         return sorted({row.utility.chance for row in self.rows if row.utility is not None})
 
     @property
     def reading(self) -> str:
-        """The rounds that the figures cover."""
+        """Rounds that the figures cover, in words."""
         rounds = {one.round for row in self.rows for one in row.aurocs.values()}
         if rounds == {ACCUMULATED}:
             return "all rounds together"
         if rounds == {CHOSEN}:
             return "for each adversary the reading that shadow data favour"
-        return "all rounds together; where nothing was accumulated, the last round"
+        return "all rounds together; without a sum, the last round"
 
     @property
     def undrawn(self) -> list[str]:
-        """The defenses that the chart lacks, as the figure of their model is missing."""
+        """Defenses that are not in the chart because the figure of their model is missing."""
         return [row.defense for row in self.rows if row.utility is None]
 
 
 def defense_tables(
     tests: Sequence[Test], measurements: Sequence[Measurement]
 ) -> list[DefenseTable]:
-    """Return one table per game that has a defense; none for a run without defenses."""
+    """Return one table per game with a defense; empty without defenses."""
     utility = {(one.game, one.defense): one for one in utilities(measurements)}
     tables = []
     for game in dict.fromkeys(test.game for test in tests):
@@ -136,7 +136,7 @@ def defense_tables(
             continue
         leads = _leading(tests, game)
         rows = [
-            DefenseRow(number, name, utility.get((game, name)), aurocs[name], leads[name])
+            InferenceDefenseRow(number, name, utility.get((game, name)), aurocs[name], leads[name])
             for number, name in enumerate([NONE, *defended])
             if name in aurocs
         ]

@@ -1,8 +1,8 @@
-"""What each game asks, in words."""
+"""Descriptions of the games."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER, players
+from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER, adversaries_for
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import plain
 from leakgauge.results.measurements import Run
@@ -12,7 +12,7 @@ PURE = (PROPERTY, ATTRIBUTE)
 
 
 def values(run: Run, game: str) -> list[str]:
-    """Return the names of the secret's values in a game; empty where the run has none."""
+    """Return the names of the secret's values in a game; empty if the run has none."""
     named = run.data.get("games", {}).get(game, {}).get("values")
     if named is None and game not in (PROPORTION, USER):
         named = run.data.get("secret_values")
@@ -20,7 +20,7 @@ def values(run: Run, game: str) -> list[str]:
 
 
 def of_games(number: int | Mapping[str, int]) -> str:
-    """Return a number as text: that of all games, or of each.
+    """Return a number of all games, or of each game, as text.
 
     >>> of_games(16), of_games({"property": 16, "user": 8})
     ('16', '16 (property) or 8 (user)')
@@ -31,7 +31,7 @@ def of_games(number: int | Mapping[str, int]) -> str:
 
 
 def inferred(game: str, secret: str) -> str:
-    """Return what an adversary of a game infers.
+    """Return the target of an adversary in a game.
 
     >>> inferred("property", "sex"), inferred("proportion", "sex")
     ('`sex`', 'the share of `sex` in a batch')
@@ -44,7 +44,7 @@ def inferred(game: str, secret: str) -> str:
 
 
 def cases(game: str, case: str, *, several: bool) -> tuple[str, str]:
-    """Return two cases to distinguish, and the noun over which a mean is taken ('': none)."""
+    """Return two cases to distinguish, and the noun for the terms of a mean, if any."""
     if game == USER:
         return f"one {case} of a given candidate and one of another candidate", "candidate"
     if not several:
@@ -98,11 +98,11 @@ def _user(candidates: int, secret: str) -> str:
 
 
 def _ours(adversaries: Iterable[str]) -> list[str]:
-    """Which adversaries of user inference are not the paper's, if any."""
-    papers, *others = players(USER)
+    """Return a sentence about the adversaries of user inference that are not from the paper."""
+    papers, *others = adversaries_for(USER)
     used = {name.partition(":")[0] for name in adversaries}
     ours = [f"`{name}`" for name in others if name in used]
     if not ours:
         return []
     are = "is" if len(ours) == 1 else "are"
-    return [f"{' and '.join(ours)} {are} ours; `--adversary {papers}` plays the one of Li et al."]
+    return [f"{' and '.join(ours)} {are} not from Li et al.; `--adversary {papers}` is."]

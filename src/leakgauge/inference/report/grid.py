@@ -1,4 +1,4 @@
-"""Charts of a grid's page: leakage against the model's utility, and the rounds of each cell."""
+"""Charts on the page of a grid: leakage against utility, and the rounds of each cell."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,10 +8,9 @@ from markupsafe import Markup
 
 from leakgauge.inference.metrics import METRICS
 from leakgauge.inference.report import charts as of_tests
+from leakgauge.inference.report.charts import draw
 from leakgauge.inference.report.defenses import Point
-from leakgauge.inference.report.headline import leading
-from leakgauge.inference.report.titles import adversary_tests
-from leakgauge.inference.report.tradeoff import draw
+from leakgauge.inference.report.titles import adversary_tests, leading
 from leakgauge.inference.run.over_seeds import combined
 from leakgauge.report.compare import Comparison, Group, distinguishing_names, title_of
 from leakgauge.report.grouping import Test
@@ -21,7 +20,7 @@ from leakgauge.results.scores import ADVANTAGE, AUROC, TASK_AUROC
 from leakgauge.runs.spec import NONE
 
 MOST = 12
-"""Cells with a chart of their rounds; with more, only the page of each has one."""
+"""Maximum number of cells with a chart of their rounds."""
 
 _ROUNDS = Markup(
     '<span class="key single">single rounds</span>'
@@ -35,11 +34,11 @@ _DEFENSES = Markup(
 
 
 def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
-    """Return the charts of a grid's page, besides those of every grid; the first has the legend.
+    """Return the additional charts on the page of a grid; the first has the legend.
 
     Args:
-        comparison: the finished cells.
-        groups: the cells by their settings and the adversary's knowledge, over seeds.
+        comparison: finished cells.
+        groups: cells by their settings and the adversary's knowledge, over seeds.
     """
     utility, rounds = _against_utility(groups), _over_rounds(comparison, groups)
     made = [*utility, *rounds]
@@ -48,7 +47,7 @@ def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
 
 
 def _against_utility(groups: Sequence[Group]) -> list[Chart]:
-    """Advantage against the AUROC of the task (Li et al., CCS 2024, Figure 6)."""
+    """Return charts of advantage against the AUROC of the task (Li et al., CCS 2024, Figure 6)."""
     measured = [one for one in groups if {ADVANTAGE, TASK_AUROC} <= set(one.means)]
     names = distinguishing_names([_undefended(one.settings) for one in measured])
     by_title: dict[str, list[Group]] = {}
@@ -74,13 +73,13 @@ def _tradeoff(title: str, groups: Sequence[Group], position: int) -> Chart:
     svg = draw(points, across=across, chance=0.0, constants=(), name=f"utility-{position}")
     return Chart(
         caption=_caption(f"Advantage (upwards) against {across} (rightwards)", title),
-        says="; ".join(_said(one) for one in groups),
+        says="; ".join(_described(one) for one in groups),
         svg=svg,
         names=defenses,
     )
 
 
-def _said(one: Group) -> str:
+def _described(one: Group) -> str:
     return (
         f"{plain(one.settings['defense'])}, {one.knowledge}: advantage "
         f"{number(one.figures[ADVANTAGE].value)}, AUROC of the task "
@@ -89,7 +88,7 @@ def _said(one: Group) -> str:
 
 
 def _over_rounds(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
-    """AUROC of single rounds and of the rounds so far (same paper, Figures 2 and 4)."""
+    """Return charts of AUROC by round and of the rounds so far (same paper, Figures 2 and 4)."""
     found = [(one, test) for one in groups if (test := _test(comparison, one)) is not None]
     if not found or len(found) > MOST:
         return []
@@ -107,7 +106,7 @@ def _over_rounds(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]
                     if part
                 ),
             ),
-            says=_rounds_said(test),
+            says=_rounds_described(test),
             svg=of_tests.over_rounds(test, AUROC, floor=floor, name=f"rounds-{position}"),
         )
         for position, (one, test) in enumerate(found)
@@ -115,7 +114,7 @@ def _over_rounds(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]
 
 
 def _test(comparison: Comparison, group: Group) -> Test | None:
-    """The test that a group's answer stands on, over its seeds; None of a single round."""
+    """Return the leading test of a group over its seeds; None for a single round."""
     measured = [
         one
         for key in group.keys
@@ -126,13 +125,13 @@ def _test(comparison: Comparison, group: Group) -> Test | None:
     return next((test for test in tests if len(test.single(AUROC)) > 1), None)
 
 
-def _rounds_said(test: Test) -> str:
+def _rounds_described(test: Test) -> str:
     single = "; ".join(f"{one.round}: {number(one.estimate.value)}" for one in test.single(AUROC))
     sums = "; ".join(
         f"{count}: {number(one.estimate.value)}" for count, one in test.added_up(AUROC)
     )
     return f"AUROC of single rounds: {single}." + (
-        f" Of the rounds so far: {sums}." if sums else ""
+        f" Sums of the rounds so far: {sums}." if sums else ""
     )
 
 

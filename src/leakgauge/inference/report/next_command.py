@@ -1,13 +1,12 @@
-"""The command to run after an audit: with defenses where it leaks, with more trials otherwise."""
+"""The command to run after an audit: with defenses if it leaks, with more trials otherwise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from leakgauge.core.checks import InputError
-from leakgauge.inference.report.verdict import Verdict, smallest_visible
-from leakgauge.inference.settings import BATCH_SIZES, TRIALS
-from leakgauge.inference.spec import InferenceSpec
+from leakgauge.inference.report.verdict import InferenceVerdict, smallest_visible
+from leakgauge.inference.spec import BATCH_SIZES, TRIALS, InferenceSpec
 from leakgauge.report.levels import LEAKS
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Question
@@ -15,7 +14,7 @@ from leakgauge.runs.repeat import repeat_audit
 from leakgauge.runs.spec import NONE, declared, make_spec
 
 DEFENSES = ("prune:rate=0.99", "dpsgd:clip=2,noise=0.1")
-"""Defenses to try first: one costs little accuracy, the other makes a promise."""
+"""Defenses to try first: one costs little accuracy, the other has a guarantee."""
 
 SEES_LITTLE = 0.6
 """A test that cannot see an AUROC of this size needs more trials."""
@@ -24,32 +23,32 @@ MORE = 4
 """Four times the trials halve the width of an interval."""
 
 
-def next_command(run: Run, judged: Sequence[Verdict], question: Question) -> str:
-    """Return the command that answers more than this run; empty where none is known.
+def next_command(run: Run, answered: Sequence[InferenceVerdict], question: Question) -> str:
+    """Return the command that answers more than this run; empty if none is known.
 
     Args:
-        run: with its settings.
-        judged: the verdicts of all tests.
-        question: of the run.
+        run: the run with its settings.
+        answered: verdicts of all tests.
+        question: question of the run.
     """
     spec = _spec(run)
     if spec is None:
         return ""
-    if any(one.level in LEAKS for one in judged):
+    if any(one.level in LEAKS for one in answered):
         return (
             _command(question, replace(spec, defense=(NONE, *DEFENSES))) if _is_bare(spec) else ""
         )
     blind = any(
         one.level == "inconclusive"
         or (one.level == "none" and smallest_visible(one.auroc, one.chance) > SEES_LITTLE)
-        for one in judged
+        for one in answered
     )
     trials = MORE * max(map(spec.trials_of, spec.ask))
     return _command(question, replace(spec, trials=trials)) if blind else ""
 
 
 def _spec(run: Run) -> InferenceSpec | None:
-    """The settings of a run; None where they do not say which data it read."""
+    """Return the settings of a run; None if they do not name the data."""
     known = declared(InferenceSpec)
     settings = {name: value for name, value in run.settings.items() if name in known}
     if not settings.get("data") and not settings.get("task"):
@@ -63,14 +62,14 @@ def _spec(run: Run) -> InferenceSpec | None:
             settings.pop(name)
     try:
         spec = make_spec(InferenceSpec, settings)
-    except InputError:  # a run of other settings than this version has
+    except InputError:  # a run of another version with other settings
         return None
     assert isinstance(spec, InferenceSpec)
     return spec
 
 
 def _of_games(value: Any, asks: Sequence[str], usual: Mapping[str, int]) -> bool:
-    """Whether the games decided a number, which a command need not name then."""
+    """Return whether a number is the default of the games, which a command need not state."""
     return isinstance(value, Mapping) or (
         bool(asks) and all(usual.get(ask) == value for ask in asks)
     )

@@ -1,4 +1,4 @@
-"""The answer without a page: plain values for ``--json``, paragraphs for the terminal."""
+"""The answer as plain values for ``--json`` and as paragraphs for the terminal."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,20 +6,26 @@ from typing import Any
 
 from leakgauge.inference.report.best_defense import answer as best_defense
 from leakgauge.inference.report.defenses import defense_tables
-from leakgauge.inference.report.headline import leading, reading_of
-from leakgauge.inference.report.implied import NO_CERTIFICATE, all_implied, implied
-from leakgauge.inference.report.promises import guarantee, promises
+from leakgauge.inference.report.promises import (
+    NO_CERTIFICATE,
+    all_implied,
+    guarantee,
+    implied,
+    promises,
+)
 from leakgauge.inference.report.rows import worst_by_ask
 from leakgauge.inference.report.titles import (
     adversary_tests,
     baselines_of,
     by_value,
     in_order,
+    leading,
     most_at_risk_of,
     of_value,
+    reading_of,
     title,
 )
-from leakgauge.inference.report.verdict import Verdict, smallest_visible, verdict, verdicts
+from leakgauge.inference.report.verdict import InferenceVerdict, smallest_visible, verdict, verdicts
 from leakgauge.inference.run.over_seeds import BY_SEED
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
@@ -38,7 +44,7 @@ from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.runs.question import Answer
 
 FEW = 3
-"""With more tests than this, the terminal leaves what each success implies to the report."""
+"""Maximum number of tests for which the terminal prints the implied information."""
 
 
 def to_json(answer: Answer, folder: Path) -> dict[str, Any]:
@@ -62,13 +68,13 @@ def to_json(answer: Answer, folder: Path) -> dict[str, Any]:
 
 
 def _headline(run: Run, measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
-    """One entry for each game: the worst of the tests that the answer stands on."""
-    judged = [verdict(run, test) for test in leading(adversary_tests(measurements))]
-    worst = worst_by_ask([one for one in judged if one is not None])
+    """Return one entry for each game: the worst of its leading tests."""
+    each = [verdict(run, test) for test in leading(adversary_tests(measurements))]
+    worst = worst_by_ask([one for one in each if one is not None])
     return [_entry(one, measurements) for one in worst.values()]
 
 
-def _entry(one: Verdict, measurements: Sequence[Measurement]) -> dict[str, Any]:
+def _entry(one: InferenceVerdict, measurements: Sequence[Measurement]) -> dict[str, Any]:
     of_test = by_value(measurements).get(one.title, [])
     values = {of_value(each): _figure(each) for each in of_test}
     auroc, gained = one.test.whole(AUROC), one.test.whole(ADVANTAGE)
@@ -96,7 +102,7 @@ def _entry(one: Verdict, measurements: Sequence[Measurement]) -> dict[str, Any]:
 
 
 def _at_risk(test: Test, measurements: Sequence[Measurement]) -> dict[str, Any]:
-    """The user most at risk, where the game has users."""
+    """Return the user most at risk; empty without users."""
     one = most_at_risk_of(measurements, test)
     if one is None:
         return {}
@@ -120,7 +126,7 @@ def lines(run: Run, measurements: Sequence[Measurement]) -> list[Line]:
 
 
 def promise_lines(run: Run) -> list[str]:
-    """Return what the defenses promise; none where nothing is promised."""
+    """Return the promises of the defenses, if any."""
     promised = promises(run)
     texts = []
     for one in promised:
@@ -132,7 +138,7 @@ def promise_lines(run: Run) -> list[str]:
 
 
 def information_lines(run: Run, tests: Sequence[Test]) -> list[str]:
-    """Return what the measured success of each test implies."""
+    """Return the information that the measured success of each test implies."""
     texts = [
         f"The success of {title(one.test)} implies {one.least}." for one in all_implied(run, tests)
     ]
@@ -158,12 +164,12 @@ def _test(run: Run, test: Test) -> dict[str, Any]:
 
 
 def _first(test: Test) -> list[dict[str, Any]]:
-    """The plain sums of the first rounds."""
+    """Return the plain sums of the first rounds."""
     return [{"rounds": rounds_of(when), **_figures(test, when)} for when in test.first]
 
 
 def _chosen(test: Test) -> dict[str, Any]:
-    """The reading that held-out shadow data favour, and their AUROC of it."""
+    """Return the reading that held-out shadow data favour, with its held-out AUROC."""
     auroc = test.at(AUROC, CHOSEN)
     if auroc is None:
         return {}
@@ -172,7 +178,7 @@ def _chosen(test: Test) -> dict[str, Any]:
 
 
 def _bounds(run: Run, test: Test, promised: Mapping[str, Any]) -> dict[str, Any]:
-    """The least information that the success implies, and the most where that is known."""
+    """Return the least information that the success implies, and the most if it is known."""
     least, channel = implied(run, test), promised.get("channel")
     texts = [] if least is None else [least.text]
     texts.append(channel["text"] if channel else promised.get("note", ""))

@@ -1,15 +1,20 @@
-"""What is known of a defense without any measurement, as ``Run.guarantees`` holds it."""
+"""Guarantees of defenses, and the information that a measured success implies."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from leakgauge.inference.report.games import values
+from leakgauge.privacy.bounds import information_from_success
+from leakgauge.report.grouping import Test
+from leakgauge.report.levels import LEAKS, level_of
 from leakgauge.report.wording import number, percent, short
-from leakgauge.results.measurements import Run
+from leakgauge.results.measurements import Measurement, Run
 
 ANY_ADVERSARY = (
-    "The certificate holds for every adversary, as the information that can get through is known "
-    "from the clipping and the noise alone."
+    "The certificate holds for every adversary, since the clipping and the noise bound the "
+    "information that can get through."
 )
 VACUOUS = (
     "Vacuous: more information may get through than the secret holds, so an adversary that is "
@@ -20,7 +25,7 @@ INFINITE = "infinite"
 
 @dataclass(frozen=True)
 class Promise:
-    """What a defense promises in one game, as ``Run.guarantees`` holds it."""
+    """The promise of a defense in one game, from ``Run.guarantees``."""
 
     game: str
     defense: str
@@ -30,7 +35,7 @@ class Promise:
 
     @property
     def step_classic(self) -> str:
-        """Epsilon of a step by the paper's formula, marked where it is not proven."""
+        """Epsilon of a step by the paper's formula, marked if it is not proven."""
         classic = (self.epsilon or {}).get("step_classic") or {}
         valid = classic.get("valid", True) or classic.get("value") is None
         return epsilon(classic.get("value")) + ("" if valid else " (not valid above 1)")
@@ -42,7 +47,7 @@ class Promise:
 
     @property
     def sampled(self) -> str:
-        """Epsilon of the run, as if records were drawn independently."""
+        """Epsilon of the run, assuming that records are drawn independently."""
         whole = self._run("run")
         missing = whole.get("value") is None and "not installed" in str(whole.get("note"))
         return "not computed" if missing else epsilon(whole.get("value"))
@@ -56,10 +61,10 @@ class Promise:
     def epsilons(self) -> str:
         """All four epsilons in a sentence."""
         if self.step_exact == INFINITE:
-            return "epsilon is infinite, as there is no noise"
+            return "epsilon is infinite without noise"
         return (
             f"epsilon of one step {self.step_classic} by the paper's formula, {self.step_exact} "
-            f"exactly; of the whole run {self.sampled} were records sampled, {self.unamplified} "
+            f"exactly; for the whole run {self.sampled} if records are sampled, {self.unamplified} "
             "with each record in every round"
         )
 
@@ -91,14 +96,14 @@ class Promise:
 
     @property
     def limits(self) -> tuple[str, str]:
-        """The limits of which it is the smaller: by power and by sensitivity, over the run."""
+        """Limits by power and by sensitivity over the run; ``nats`` is the smaller one."""
         power, sensitivity = (
             self._limit(name) for name in ("capacity_nats_per_round", "sensitivity_nats_per_round")
         )
         return power, sensitivity
 
     def _limit(self, name: str) -> str:
-        """A limit over the run; empty where the run was written without it."""
+        """Return a limit over the run; empty if the run has none."""
         channel = self.channel or {}
         return short(channel["rounds"] * channel[name]) if name in channel else ""
 
@@ -107,13 +112,13 @@ class Promise:
 
 
 def guarantee(run: Run, game: str, defense: str) -> Mapping[str, Any]:
-    """Return what the run knows of a defense; empty where it says nothing."""
+    """Return the guarantees of a defense in the run; empty if there are none."""
     known: Mapping[str, Any] = run.guarantees.get(game, {}).get(defense, {})
     return known
 
 
 def promises(run: Run) -> list[Promise]:
-    """Return the promise of each game and defense that makes one."""
+    """Return the promise of each game and defense that has one."""
     return [
         Promise(game, name, one.get("epsilon"), one.get("channel"), one.get("note", ""))
         for game, by_defense in run.guarantees.items()
@@ -123,7 +128,7 @@ def promises(run: Run) -> list[Promise]:
 
 
 def epsilon_notes(promised: Sequence[Promise]) -> list[str]:
-    """Return what the epsilons mean and assume, each sentence once."""
+    """Return the meaning and the assumptions of the epsilons, each sentence once."""
     notes = []
     for one in promised:
         if one.epsilon is not None:
@@ -136,7 +141,7 @@ def epsilon_notes(promised: Sequence[Promise]) -> list[str]:
 
 
 def channel_notes(promised: Sequence[Promise]) -> list[str]:
-    """Return what the certificates mean, each sentence once."""
+    """Return the meaning of the certificates, each sentence once."""
     notes = [ANY_ADVERSARY]
     for one in promised:
         if one.channel is None:
@@ -154,5 +159,84 @@ def _sentence(text: str) -> str:
 
 
 def epsilon(value: float | None) -> str:
-    """Return an epsilon with three digits; None is an epsilon without any limit."""
+    """Return an epsilon with three digits; None means an infinite one."""
     return INFINITE if value is None else short(value)
+
+
+NO_CERTIFICATE = (
+    "This is a lower bound on the information, not a certificate: another adversary may learn "
+    "more from the same gradients."
+)
+
+
+@dataclass(frozen=True)
+class Implied:
+    """The least information, in nats, that a test's success rate implies.
+
+    Attributes:
+        test: the test.
+        success: success rate of the test.
+        value: information implied by the rate.
+        low: information implied by the lower end of its interval.
+        high: information implied by the upper end of its interval.
+        certificate: the most that any adversary can learn, in nats, if it is known.
+    """
+
+    test: Test
+    success: Measurement
+    value: float
+    low: float
+    high: float
+    certificate: float | None = None
+
+    @property
+    def least(self) -> str:
+        """Information that the lower end of the interval implies, in words."""
+        if self.low == 0:
+            return "nothing, as it is not significantly above guessing"
+        return f"at least {short(self.low)} nats ({short(bits(self.low))} bits)"
+
+    @property
+    def text(self) -> str:
+        """The implied information in a sentence."""
+        return f"The measured success implies {self.least}. {NO_CERTIFICATE}"
+
+
+def implied(run: Run, test: Test) -> Implied | None:
+    """Return the information that the success of a test implies; None without a leak.
+
+    Without an accumulated success the last round is used.
+    """
+    one = test.whole("success")
+    if one is None or not 0 < one.chance < 1 or not _leaks(test):
+        return None
+    # only the chance level matters; the number of values must be consistent with it
+    classes = max(2, len(values(run, test.game)), math.ceil(1 / one.chance - 1e-9))
+    low, value, high = (
+        information_from_success(rate, classes, majority=one.chance)
+        for rate in (one.estimate.low, one.estimate.value, one.estimate.high)
+    )
+    channel = guarantee(run, test.game, test.defense).get("channel")
+    certificate = None if channel is None else channel["information_nats"]
+    return Implied(test, one, value, low, high, certificate)
+
+
+def _leaks(test: Test) -> bool:
+    """Return whether the verdict is a leak; otherwise a figure above 0 would contradict it."""
+    auroc = test.whole("auroc")
+    return auroc is None or level_of(auroc.estimate, auroc.chance) in LEAKS
+
+
+def all_implied(run: Run, tests: Sequence[Test]) -> list[Implied]:
+    """Return the implied information of each test with a success rate."""
+    each = (implied(run, test) for test in tests)
+    return [one for one in each if one is not None]
+
+
+def bits(nats: float) -> float:
+    """Return information in nats as bits.
+
+    >>> bits(math.log(2))
+    1.0
+    """
+    return nats / math.log(2)

@@ -1,36 +1,36 @@
-"""The lines of inference in the summary of a report, one per word of ``--ask``."""
+"""The rows of inference in the summary of a report, one per word of ``--ask``."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from leakgauge.inference.metrics import METRICS
 from leakgauge.inference.report.titles import baselines_of, most_at_risk_of, secret_of
-from leakgauge.inference.report.verdict import Verdict
+from leakgauge.inference.report.verdict import InferenceVerdict
 from leakgauge.report.section import LEVELS, Row
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import AUROC, FEATURES_ALONE, LABELS_ALONE
 from leakgauge.runs.question import Answer
 
 
-def rows(answer: Answer, judged: Sequence[Verdict]) -> list[Row]:
+def rows(answer: Answer, leading: Sequence[InferenceVerdict]) -> list[Row]:
     """Return one row for each game of ``--ask``; the worst test of a game decides.
 
     Args:
-        answer: of the run.
-        judged: the verdicts of the tests that the answer stands on.
+        answer: answer of the run.
+        leading: verdicts of the leading tests.
     """
-    worst = worst_by_ask(judged)
+    worst = worst_by_ask(leading)
     games = answer.run.settings.get("ask") or list(worst)
     return [_row(worst[game]) if game in worst else _missing(game, answer) for game in games]
 
 
-def rows_of_tests(judged: Sequence[Verdict]) -> list[Row]:
+def rows_of_tests(verdicts: Sequence[InferenceVerdict]) -> list[Row]:
     """Return one row for each test, in the order of their verdicts."""
-    return [replace(_row(one), test=one.test.who) for one in judged]
+    return [replace(_row(one), test=one.test.who) for one in verdicts]
 
 
 def rows_of_baselines(measurements: Sequence[Measurement]) -> list[Row]:
-    """Return one row for each baseline of each game: what is known without gradients."""
+    """Return one row for each baseline of each game."""
     names = {LABELS_ALONE: "labels alone", FEATURES_ALONE: "feature means alone"}
     return [
         Row(
@@ -49,9 +49,11 @@ def rows_of_baselines(measurements: Sequence[Measurement]) -> list[Row]:
     ]
 
 
-def rows_of_users(measurements: Sequence[Measurement], judged: Sequence[Verdict]) -> list[Row]:
-    """Return a row for the user most at risk in the worst test of each game that has users."""
-    found = (most_at_risk_of(measurements, one.test) for one in worst_by_ask(judged).values())
+def rows_of_users(
+    measurements: Sequence[Measurement], leading: Sequence[InferenceVerdict]
+) -> list[Row]:
+    """Return a row for the user most at risk in the worst test of each game with users."""
+    found = (most_at_risk_of(measurements, one.test) for one in worst_by_ask(leading).values())
     return [
         Row(
             ask=one.game,
@@ -69,21 +71,21 @@ def rows_of_users(measurements: Sequence[Measurement], judged: Sequence[Verdict]
     ]
 
 
-def worst_by_ask(judged: Sequence[Verdict]) -> dict[str, Verdict]:
+def worst_by_ask(verdicts: Sequence[InferenceVerdict]) -> dict[str, InferenceVerdict]:
     """Return the verdict of the worst test of each game."""
-    worst: dict[str, Verdict] = {}
-    for one in judged:
+    worst: dict[str, InferenceVerdict] = {}
+    for one in verdicts:
         game = one.test.game
         if game not in worst or _urgency(one) > _urgency(worst[game]):
             worst[game] = one
     return worst
 
 
-def _urgency(one: Verdict) -> tuple[int, float]:
+def _urgency(one: InferenceVerdict) -> tuple[int, float]:
     return LEVELS[one.level], one.auroc.value
 
 
-def _row(one: Verdict) -> Row:
+def _row(one: InferenceVerdict) -> Row:
     return Row(
         ask=one.test.game,
         verdict=one.headline,
@@ -99,5 +101,5 @@ def _row(one: Verdict) -> Row:
 
 def _missing(ask: str, answer: Answer) -> Row:
     reasons = [text for text in answer.missing if text.startswith(ask)]
-    text = " ".join(reasons) or "No test of it has an AUROC."
+    text = " ".join(reasons) or "None of its tests has an AUROC."
     return Row(ask=ask, verdict="Not measured", level="unknown", text=text)

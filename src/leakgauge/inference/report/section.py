@@ -1,4 +1,4 @@
-"""Inference's section of a report; it reads measurements and computes none."""
+"""The section of inference in a report, made from measurements."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,10 +8,15 @@ from leakgauge.inference.report import sentences, threat_model
 from leakgauge.inference.report.best_defense import effect
 from leakgauge.inference.report.defenses import DefenseTable, defense_tables
 from leakgauge.inference.report.games import rules
-from leakgauge.inference.report.implied import NO_CERTIFICATE, all_implied
 from leakgauge.inference.report.next_command import next_command
 from leakgauge.inference.report.plain import lines
-from leakgauge.inference.report.promises import channel_notes, epsilon_notes, promises
+from leakgauge.inference.report.promises import (
+    NO_CERTIFICATE,
+    all_implied,
+    channel_notes,
+    epsilon_notes,
+    promises,
+)
 from leakgauge.inference.report.rows import (
     rows,
     rows_of_baselines,
@@ -19,7 +24,6 @@ from leakgauge.inference.report.rows import (
     rows_of_users,
     worst_by_ask,
 )
-from leakgauge.inference.report.selection import how_selected, selected
 from leakgauge.inference.report.titles import (
     adversary_tests,
     baselines_of,
@@ -27,13 +31,15 @@ from leakgauge.inference.report.titles import (
     metric_titles,
     of_value,
 )
-from leakgauge.inference.report.verdict import Verdict
+from leakgauge.inference.report.verdict import InferenceVerdict
 from leakgauge.inference.report.views import (
     USED_ROUNDS,
     by_urgency,
     common_chance,
     defense_views,
+    how_selected,
     implied_views,
+    selected,
     step_for,
     test_views,
 )
@@ -47,16 +53,16 @@ from leakgauge.results.measurements import STACKED
 from leakgauge.runs.question import Answer, Question
 
 TABLE_ROUNDS = 400
-"""Rows of the table of all rounds, over all tests: keeps the page far below 1 MB."""
+"""Maximum number of rows in the table of all rounds; keeps the page far below 1 MB."""
 
 
 def section(answer: Answer, question: Question, folder: Path) -> Section:
-    """Return the section of an answer. The same measurements give the same bytes.
+    """Return the section of an answer; the same measurements give the same bytes.
 
     Args:
-        answer: of the question.
-        question: inference, whose name is the prefix of the anchors.
-        folder: not used; the figures are all that is shown.
+        answer: answer of the question.
+        question: inference, with the prefix of the anchors as its name.
+        folder: not used, since all values come from the measurements.
 
     Raises:
         InputError: two measurements are the same figure.
@@ -67,7 +73,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
     views = test_views(answer, tests, shown, at=question.name)
     ranked = by_urgency(views)
     every = [view.verdict for view in ranked if view.verdict is not None]
-    judged = [view.verdict for view in ranked if view.leads and view.verdict is not None]
+    lead = [view.verdict for view in ranked if view.leads and view.verdict is not None]
     tables = defense_tables(tests, measurements)
     promised = promises(run)
     implied = implied_views(all_implied(run, tests))
@@ -124,10 +130,10 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         name=question.name,
         title=f"{question.title} {secret}".strip() if again else question.title,
         html=html,
-        rows=rows(answer, judged),
+        rows=rows(answer, lead),
         tests=[
             *rows_of_tests(every),
-            *rows_of_users(measurements, judged),
+            *rows_of_users(measurements, lead),
             *rows_of_baselines(measurements),
         ],
         lines=lines(run, measurements),
@@ -135,17 +141,19 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         warnings=[
             *run.warnings,
             *useless_models(learned),
-            *sentences.explained_by_labels(judged, baselines),
+            *sentences.explained_by_labels(lead, baselines),
         ],
-        effect=_effect(tables, judged),
-        next_command=next_command(run, judged, question),
+        effect=_effect(tables, lead),
+        next_command=next_command(run, lead, question),
         nav=_nav(question.name, tests, bool(tables), bool(promised), bool(learned)),
     )
 
 
-def _effect(tables: Sequence[DefenseTable], judged: Sequence[Verdict]) -> DefenseEffect | None:
-    """Of the game that leaks most, the best defense's effect."""
-    order = list(worst_by_ask(judged).values())
+def _effect(
+    tables: Sequence[DefenseTable], lead: Sequence[InferenceVerdict]
+) -> DefenseEffect | None:
+    """Return the effect of the best defense in the game that leaks most."""
+    order = list(worst_by_ask(lead).values())
     order.sort(key=lambda one: -one.strength)
     games = [one.test.game for one in order]
     ranked = sorted(tables, key=lambda table: games.index(table.game))

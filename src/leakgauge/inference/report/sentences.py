@@ -1,8 +1,8 @@
-"""Sentences about the tests of a run as a whole: summary, intervals, what labels explain."""
+"""Sentences about the tests of a run: summary, intervals, leaks that labels explain."""
 
 from collections.abc import Mapping, Sequence
 
-from leakgauge.inference.report.verdict import Verdict
+from leakgauge.inference.report.verdict import InferenceVerdict
 from leakgauge.inference.run.over_seeds import BY_SEED
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import LEAKS
@@ -11,8 +11,8 @@ from leakgauge.results.measurements import Measurement, Run
 from leakgauge.results.scores import LABELS_ALONE
 
 
-def summary(verdicts: Sequence[Verdict]) -> str:
-    """Return how many tests show leakage; empty for a single test."""
+def summary(verdicts: Sequence[InferenceVerdict]) -> str:
+    """Return the number of tests with leakage as a sentence; empty for a single test."""
     if len(verdicts) < 2:
         return ""
     leaks = sum(one.level in LEAKS for one in verdicts)
@@ -30,21 +30,21 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def about_intervals(run: Run, tests: Sequence[Test]) -> list[str]:
-    """Return how the intervals are made, and what they do not cover."""
+    """Return sentences about the intervals and their limits."""
     figures = [one for test in tests for one in test.figures.values()]
     levels = sorted({one.estimate.confidence for one in figures})
     intervals = f"{' and '.join(percent(level) for level in levels)} intervals"
     lines = [*_of_trials(run, intervals), *_covered(run)]
     if len(tests) > 1:
         lines.append(
-            "Each interval holds for itself. Of many tests without any leakage a few still lie "
-            "wholly above chance by luck."
+            "Each interval is valid by itself. Among many tests without leakage a few are above "
+            "chance by luck."
         )
     return lines
 
 
 def _of_trials(run: Run, intervals: str) -> list[str]:
-    """How trials that share records enter the intervals."""
+    """Return sentences about the intervals of trials that share records."""
     blocks = run.data.get("blocks")
     of_game = blocks if isinstance(blocks, Mapping) else {"": blocks}
     lines = []
@@ -58,9 +58,9 @@ def _of_trials(run: Run, intervals: str) -> list[str]:
     if len(apart) < len(of_game):
         lines.append(
             "The private users are too few for disjoint blocks: each trial of user inference draws "
-            f"its candidates from all of them. Its {intervals} leave out one user after the other "
+            f"its candidates from all of them. Its {intervals} leave out one user at a time "
             "(a jackknife), so trials that share users do not make an interval too narrow; they "
-            "are rather too wide."
+            "tend to be too wide."
         )
     return lines
 
@@ -81,11 +81,11 @@ def _covered(run: Run) -> list[str]:
 
 
 def about_most_at_risk(one: Measurement, mean: Measurement) -> str:
-    """Return how much better one user's batches are recognised than those of all users.
+    """Return a sentence that compares the user most at risk with all users.
 
     Args:
-        one: the success on the user most at risk.
-        mean: the success over all users.
+        one: success on the user most at risk.
+        mean: success over all users.
     """
     user = "the user" if BY_SEED in one.details else f"user `{one.details['user']}`"
     return (
@@ -99,11 +99,11 @@ def about_most_at_risk(one: Measurement, mean: Measurement) -> str:
 
 
 AS_MUCH = 0.02
-"""An AUROC that is higher than that of the labels alone by no more is explained by them."""
+"""Maximum difference of AUROC for which the labels alone explain a leak."""
 
 
 def explained_by_labels(
-    verdicts: Sequence[Verdict], baselines: Mapping[str, Mapping[str, Measurement]]
+    verdicts: Sequence[InferenceVerdict], baselines: Mapping[str, Mapping[str, Measurement]]
 ) -> list[str]:
     """Return a warning for each leak that the labels of a batch explain."""
     warnings = []
@@ -113,8 +113,8 @@ def explained_by_labels(
             continue
         if one.auroc.value <= labels.estimate.value + AS_MUCH:
             warnings.append(
-                f"{one.test.game} inference: the labels of a batch tell {labels.secret!r} without "
-                f"gradients with an AUROC of {number(labels.estimate.value)} "
+                f"{one.test.game} inference: the labels of a batch reveal {labels.secret!r} "
+                f"without gradients with an AUROC of {number(labels.estimate.value)} "
                 f"({interval(labels.estimate)}), and gradients with {number(one.auroc.value)}: the "
                 "labels explain this leak; balance them over the secret, or choose another --label"
             )

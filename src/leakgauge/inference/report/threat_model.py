@@ -1,11 +1,11 @@
-"""What the adversaries of a run know, and what they do not know."""
+"""The knowledge of the adversaries of a run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leakgauge.inference.catalog import USER, players
+from leakgauge.inference.catalog import USER, adversaries_for
 from leakgauge.inference.report.games import of_games
-from leakgauge.inference.settings import EMPIRICAL, FRESH, REUSE, UNIFORM
+from leakgauge.inference.words import EMPIRICAL, FRESH, REUSE, UNIFORM
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import count, plain
 from leakgauge.results.measurements import Run
@@ -13,14 +13,14 @@ from leakgauge.runs.spec import NONE
 from leakgauge.training.catalog import SGD, own_rate
 
 MATCHING = "matching"
-"""An adversary that knows more than the others; those of user inference do, too."""
+"""An adversary with more knowledge than the others, as in user inference."""
 
 
 def known(run: Run, tests: Sequence[Test]) -> list[str]:
-    """Return what every adversary of the run knows."""
+    """Return the knowledge of every adversary of the run."""
     settings = run.settings
     lines = [
-        f"The gradients it judges, as a server sees them that collects them{_batches(settings)}.",
+        f"The attacked gradients, as received by a server that collects them{_batches(settings)}.",
         f"The model: its architecture and its parameters at {_each_round(settings)}.",
         f"The learning algorithm: the loss{_learning(settings)}.",
         _shadow(run),
@@ -29,15 +29,14 @@ def known(run: Run, tests: Sequence[Test]) -> list[str]:
     lines += _auxiliary(run, tests)
     if any(test.defense != NONE for test in tests):
         lines.append(
-            "The defense, only where its knowledge is called adaptive: such an adversary learned "
-            "from defended gradients. A static one learned from undefended gradients and then "
-            "judged defended ones."
+            "The defense, if the adversary is adaptive: it learned from defended gradients. A "
+            "static one learned from undefended gradients and then attacked defended ones."
         )
     return lines
 
 
 def unknown(run: Run) -> list[str]:
-    """Return what no adversary of the run knows."""
+    """Return what is unknown to every adversary of the run."""
     private, group = run.data.get("private"), run.settings.get("group")
     size = f" {count(private)}" if private is not None else ""
     apart = "Public (shadow) and private records are disjoint"
@@ -54,13 +53,13 @@ def unknown(run: Run) -> list[str]:
 
 
 def _informed(run: Run, tests: Sequence[Test]) -> list[str]:
-    """Who holds a part of the private data: ``MATCHING``, or adversaries of ``USER`` inference."""
+    """Return ``MATCHING`` and ``USER`` if their adversaries hold a part of the private data."""
     named = {str(name).partition(":")[0] for name in run.settings.get("adversary") or ()}
     named |= {test.adversary.partition(":")[0] for test in tests}
     games = {test.game for test in tests} | set(run.settings.get("ask") or ())
     return [
         *([MATCHING] if MATCHING in named else []),
-        *([USER] if USER in games or named.intersection(players(USER)) else []),
+        *([USER] if USER in games or named.intersection(adversaries_for(USER)) else []),
     ]
 
 
@@ -75,7 +74,7 @@ def _auxiliary(run: Run, tests: Sequence[Test]) -> list[str]:
     if USER in informed:
         lines.append(
             "In user inference: a batch of each candidate's other records. None of them is in the "
-            "batch that is judged, and the candidates are no shadow users."
+            "attacked batch, and the candidates are not shadow users."
         )
     return lines
 
@@ -124,6 +123,6 @@ def _shadow(run: Run) -> str:
     records = "Public records" if size is None else f"{count(size)} public records"
     return (
         f"{records} of the same kind, with label and secret (the shadow data), encoded as the "
-        "private ones are. In each round it makes batches of them whose secret it knows, and "
-        "learns from their gradients."
+        "private ones are. In each round it computes gradients of batches with known secrets, "
+        "and learns from them."
     )

@@ -1,19 +1,59 @@
-"""Titles, metrics and settings of tests, as the report shows them."""
+"""The leading tests, and titles, metrics and settings of tests for the report."""
 
 from collections.abc import Mapping, Sequence
 
+from leakgauge.inference.catalog import PANEL
 from leakgauge.inference.metrics import BASELINES, LEAKAGE
-from leakgauge.inference.report.headline import called
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.wording import label
-from leakgauge.results.measurements import Measurement
-from leakgauge.results.metrics import OF_CLASSES, UTILITY
+from leakgauge.results.measurements import (
+    ACCUMULATED,
+    CHOSEN,
+    HEADLINE,
+    STACKED,
+    Measurement,
+)
+from leakgauge.results.model_metrics import OF_CLASSES, UTILITY
 from leakgauge.results.scores import AUROC, MOST_AT_RISK
 from leakgauge.runs.spec import NONE
 
+SUMS = (ACCUMULATED, STACKED)
+
+WHOLE = "sum of the rounds"
+
+
+def leading(tests: Sequence[Test]) -> list[Test]:
+    """Return the tests that support an answer, in their order.
+
+    For each game, defense and knowledge these are the test that held-out shadow data favour, and
+    the tests without such data, which only their figures compare.
+    """
+    return [test for test in tests if test.has(HEADLINE) or not test.has(CHOSEN)]
+
+
+def reading_of(one: Measurement) -> str:
+    """Return the reading of a figure: a single round, or a sum of all rounds."""
+    if one.round in SUMS:
+        return {ACCUMULATED: f"plain {WHOLE}", STACKED: f"weighted {WHOLE}"}[str(one.round)]
+    return one.details.get("reading", f"round {one.round} alone")
+
+
+def covers_all_rounds(one: Measurement) -> bool:
+    """Return whether a figure comes from all rounds."""
+    return one.round in SUMS or reading_of(one).endswith(WHOLE)
+
+
+def called(adversary: str) -> str:
+    """Return the name of an adversary in a sentence.
+
+    >>> called("forest"), called("panel")
+    ('the forest adversary', 'the panel of adversaries')
+    """
+    return "the panel of adversaries" if adversary == PANEL else f"the {adversary} adversary"
+
 
 def adversary_tests(measurements: Sequence[Measurement]) -> list[Test]:
-    """Return the tests of the adversaries; the model's own figures belong to none.
+    """Return the tests of the adversaries, without the figures of the model.
 
     Raises:
         InputError: two measurements are the same figure of the same test.
@@ -30,13 +70,13 @@ def secret_of(test: Test) -> str:
 
 
 def of_value(one: Measurement) -> str:
-    """Return the value of the secret that a figure tells from all others; empty for none."""
+    """Return the value of the secret that a figure compares with all others; empty for none."""
     family, _, value = one.metric.partition(": ")
     return value if family == AUROC else ""
 
 
 def by_value(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:
-    """Return the headline's figures of single values, by the title of the test; none twice."""
+    """Return the headline's figures of single values by the title of the test."""
     titled: dict[str, list[Measurement]] = {}
     for one in measurements:
         if of_value(one):
@@ -58,7 +98,7 @@ def title(test: Test) -> str:
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """Return metrics with the known ones first, in the order of their table.
+    """Return metrics, with the known ones first in the order of their table.
 
     >>> in_order(["other", "success", "auroc"])
     ['auroc', 'success', 'other']
@@ -87,7 +127,7 @@ def most_at_risk_of(measurements: Sequence[Measurement], test: Test) -> Measurem
 
 
 def baselines_of(measurements: Sequence[Measurement]) -> dict[str, dict[str, Measurement]]:
-    """Return what labels and feature means tell without gradients, by game and metric."""
+    """Return the baselines from labels and feature means by game and metric."""
     found: dict[str, dict[str, Measurement]] = {}
     for one in measurements:
         if one.metric in BASELINES:
@@ -96,10 +136,10 @@ def baselines_of(measurements: Sequence[Measurement]) -> dict[str, dict[str, Mea
 
 
 def details_of(test: Test, *, step: int = 1) -> dict[str, str]:
-    """Return what was used exactly; by round where rounds differ, as an automatic choice may.
+    """Return the exact settings and fitted values, by round if rounds differ.
 
     Args:
-        test: with or without measurements.
+        test: the test, with or without measurements.
         step: show every n-th round.
     """
     whole = test.whole("auroc")

@@ -1,13 +1,12 @@
-"""What a test's figures mean, in one sentence for a reader who is no specialist."""
+"""The meaning of a test's figures, in a sentence for non-specialist readers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.inference.report.games import cases, inferred, values
-from leakgauge.inference.report.headline import called, covers_all_rounds
-from leakgauge.inference.report.titles import adversary_tests, title
-from leakgauge.inference.settings import FRESH
+from leakgauge.inference.report.titles import adversary_tests, called, covers_all_rounds, title
+from leakgauge.inference.words import FRESH
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import (
     HEADLINES,
@@ -21,22 +20,22 @@ from leakgauge.results.scores import smallest_detectable
 from leakgauge.runs.spec import NONE
 
 POWER = 0.8
-"""The probability with which a test finds the smallest leakage that it can see."""
+"""Probability that a test detects its smallest detectable leakage."""
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One test's answer.
+class InferenceVerdict:
+    """The answer of one test.
 
     Attributes:
-        test: the test that was judged.
-        title: the test in a few words.
-        level: ``"strong"``, ``"clear"``, ``"weak"`` (leakage), ``"none"`` (none seen, and no large
-            one missed), ``"inconclusive"`` (neither), or ``"below"`` (the test is not valid).
+        test: the test.
+        title: title of the test.
+        level: ``"strong"``, ``"clear"``, ``"weak"`` (leakage), ``"none"`` (none seen, and a large
+            one excluded), ``"inconclusive"`` (neither), or ``"below"`` (the test is not valid).
         headline: the level in words.
-        text: one sentence or a few, plain text; names stand in backticks.
-        auroc: the figure that was judged.
-        chance: its value where nothing leaks.
+        text: a few sentences of plain text with names in backticks.
+        auroc: AUROC of the test.
+        chance: AUROC without leakage.
     """
 
     test: Test
@@ -49,29 +48,31 @@ class Verdict:
 
     @property
     def strength(self) -> float:
-        """The AUROC between guessing (0) and always right (1)."""
+        """AUROC rescaled from guessing (0) to always right (1)."""
         return strength_of(self.auroc, self.chance)
 
 
-def verdicts(run: Run, measurements: Sequence[Measurement]) -> list[Verdict]:
-    """Return one verdict per test, in the order of the tests; tests without an AUROC have none."""
+def verdicts(run: Run, measurements: Sequence[Measurement]) -> list[InferenceVerdict]:
+    """Return one verdict for each test with an AUROC, in the order of the tests."""
     each = (verdict(run, test) for test in adversary_tests(measurements))
     return [one for one in each if one is not None]
 
 
-def verdict(run: Run, test: Test) -> Verdict | None:
-    """Return the verdict of a test, or None where it has no AUROC."""
+def verdict(run: Run, test: Test) -> InferenceVerdict | None:
+    """Return the verdict of a test; None without an AUROC."""
     one = test.whole("auroc")
     if one is None:
         return None
     level = level_of(one.estimate, one.chance)
-    told = {"none": _none_seen, "inconclusive": _inconclusive, "below": _below}
-    text = told.get(level, _leak)(run, one)
-    return Verdict(test, title(test), level, HEADLINES[level], text, one.estimate, one.chance)
+    writers = {"none": _none_seen, "inconclusive": _inconclusive, "below": _below}
+    text = writers.get(level, _leak)(run, one)
+    return InferenceVerdict(
+        test, title(test), level, HEADLINES[level], text, one.estimate, one.chance
+    )
 
 
 def smallest_visible(auroc: Estimate, chance: float) -> float:
-    """Return the smallest AUROC that a test of this size sees with ``POWER``."""
+    """Return the smallest AUROC that a test of this size detects with ``POWER``."""
     return smallest_detectable(auroc, chance, power=POWER)
 
 
@@ -83,7 +84,7 @@ def _leak(run: Run, one: Measurement) -> str:
     case = "series of batches" if _is_fresh(run, one) else "batch"
     pair, kind = cases(one.game, case, several=several)
     skill = (
-        f"given {pair}, it tells which is which {percent(one.estimate.value)} of the time on "
+        f"given {pair}, it distinguishes them {percent(one.estimate.value)} of the time on "
         f"average over the {kind}s"
         if kind
         else f"given {pair}, it names the right one {percent(one.estimate.value)} of the time"

@@ -1,4 +1,4 @@
-"""What the template shows of each test and each defense."""
+"""Values of each test and each defense for the template."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,16 +6,23 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.inference.metrics import LEAKAGE
 from leakgauge.inference.report import charts
 from leakgauge.inference.report.best_defense import answer, how_chosen
+from leakgauge.inference.report.charts import tradeoff
 from leakgauge.inference.report.defenses import CAUTION, DefenseTable
-from leakgauge.inference.report.headline import leading, reading_of
-from leakgauge.inference.report.implied import Implied, bits
+from leakgauge.inference.report.promises import Implied, bits
 from leakgauge.inference.report.sentences import about_most_at_risk
-from leakgauge.inference.report.titles import details_of, most_at_risk_of, title
-from leakgauge.inference.report.tradeoff import tradeoff
-from leakgauge.inference.report.verdict import Verdict, verdict
+from leakgauge.inference.report.titles import (
+    details_of,
+    leading,
+    most_at_risk_of,
+    reading_of,
+    title,
+)
+from leakgauge.inference.report.verdict import InferenceVerdict, verdict
+from leakgauge.report.gauge import gauge
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import gauge
 from leakgauge.report.section import LEVELS, Chart
@@ -23,26 +30,27 @@ from leakgauge.report.wording import label, number, short
 from leakgauge.results.measurements import Measurement, rounds_of
 from leakgauge.results.scores import AUROC, SUCCESS
 from leakgauge.runs.question import Answer
+from leakgauge.runs.spec import NONE
 
 USED_ROUNDS = 200
-"""Rounds whose details are shown, over all tests at full length."""
+"""Maximum number of rounds with details, over all tests at full length."""
 
 
 @dataclass(frozen=True)
 class TestView:
-    """What the template shows of a test.
+    """Values of a test for the template.
 
     Attributes:
-        name: a word that no other test has: prefix of its anchors and charts.
-        test: its figures.
-        title: the test in a few words.
-        verdict: None without an AUROC.
+        name: unique prefix of the test's anchors and charts.
+        test: figures of the test.
+        title: title of the test.
+        verdict: verdict of the test; None without an AUROC.
         gauge: CSS lengths of the verdict's gauge by name.
-        leads: whether the answer stands on it.
+        leads: whether it supports the answer.
         shown: whether it has charts and a verdict at full length.
-        charts: none for a test that is not shown at full length.
-        used: what was used exactly.
-        at_risk: the user most at risk, in a sentence or two; empty without users.
+        charts: charts of a test at full length.
+        used: exact settings and fitted values.
+        at_risk: sentences about the user most at risk; empty without users.
     """
 
     __test__ = False  # pytest looks for classes of this name
@@ -50,7 +58,7 @@ class TestView:
     name: str
     test: Test
     title: str
-    verdict: Verdict | None
+    verdict: InferenceVerdict | None
     gauge: Mapping[str, str]
     leads: bool
     shown: bool
@@ -60,13 +68,13 @@ class TestView:
 
     @property
     def reading(self) -> str:
-        """What the verdict's figure was read from."""
+        """Reading of the verdict's figure."""
         whole = self.test.whole(AUROC)
         return "" if whole is None else reading_of(whole)
 
     @property
     def held_out(self) -> float | None:
-        """The AUROC of that reading on held-out shadow batches."""
+        """AUROC of that reading on held-out shadow batches."""
         whole = self.test.whole(AUROC)
         return None if whole is None else whole.held_out
 
@@ -84,7 +92,7 @@ class TestView:
 
 @dataclass(frozen=True)
 class DefenseView:
-    """What the template shows of a game's defenses."""
+    """Values of a game's defenses for the template."""
 
     name: str
     table: DefenseTable
@@ -96,7 +104,7 @@ class DefenseView:
 
 @dataclass(frozen=True)
 class ImpliedView:
-    """What the template shows of the information that a test's success implies."""
+    """Values of the information that a test's success implies for the template."""
 
     title: str
     success: Measurement
@@ -107,22 +115,22 @@ class ImpliedView:
 def test_views(
     answer: Answer, tests: Sequence[Test], shown: Sequence[Test], *, at: str
 ) -> list[TestView]:
-    """Return a view of every test; those of ``shown`` have charts. Ids begin with ``at``."""
+    """Return a view of every test, with charts for ``shown``; ``at`` is the prefix of ids."""
     run = answer.run
     floors = {metric: charts.common_floor(tests, metric) for metric in (AUROC, SUCCESS)}
     step = step_for(shown, USED_ROUNDS)
     long, leads = {id(test) for test in shown}, {id(test) for test in leading(tests)}
     views = []
     for number_, test in enumerate(tests):
-        judged, at_length = verdict(run, test), id(test) in long
+        answered, at_length = verdict(run, test), id(test) in long
         name = f"{at}-c{number_}"
         views.append(
             TestView(
                 name=name,
                 test=test,
                 title=title(test),
-                verdict=judged,
-                gauge={} if judged is None else gauge(judged.auroc, judged.chance),
+                verdict=answered,
+                gauge={} if answered is None else gauge(answered.auroc, answered.chance),
                 leads=id(test) in leads,
                 shown=at_length,
                 charts=_charts(test, floors, name) if at_length else [],
@@ -134,7 +142,7 @@ def test_views(
 
 
 def at_risk(measurements: Sequence[Measurement], test: Test) -> str:
-    """Return a sentence about the user most at risk in a test; empty without one."""
+    """Return sentences about the user most at risk in a test; empty without one."""
     one, mean = most_at_risk_of(measurements, test), test.whole(SUCCESS)
     return "" if one is None or mean is None else about_most_at_risk(one, mean)
 
@@ -154,7 +162,7 @@ def defense_views(tables: Sequence[DefenseTable], *, at: str) -> list[DefenseVie
 
 
 def implied_views(implied: Sequence[Implied]) -> list[ImpliedView]:
-    """Return a view of what each success implies, in nats and in bits."""
+    """Return the implied information of each test in nats and in bits."""
     return [
         ImpliedView(
             title(one.test),
@@ -167,9 +175,9 @@ def implied_views(implied: Sequence[Implied]) -> list[ImpliedView]:
 
 
 def by_urgency(views: Sequence[TestView]) -> list[TestView]:
-    """Return the tests with a verdict: first those that the answer stands on, the worst first."""
-    judged = [one for one in views if one.verdict is not None]
-    return sorted(judged, key=lambda one: (not one.leads, *_calm(one)))
+    """Return the tests with a verdict, sorted by whether they lead, then by severity."""
+    answered = [one for one in views if one.verdict is not None]
+    return sorted(answered, key=lambda one: (not one.leads, *_calm(one)))
 
 
 def _calm(view: TestView) -> tuple[float, float]:
@@ -178,7 +186,7 @@ def _calm(view: TestView) -> tuple[float, float]:
 
 
 def common_chance(tests: Sequence[Test]) -> dict[str, float]:
-    """Return what guessing gives by metric where it is the same in every test; otherwise nothing.
+    """Return the chance level by metric if it is the same in every test; otherwise an empty dict.
 
     >>> common_chance([])
     {}
@@ -213,7 +221,7 @@ def _charts(test: Test, floors: Mapping[str, float], name: str) -> list[Chart]:
 
 
 def _says(test: Test, metric: str) -> str:
-    """A chart in words, for readers who do not see it."""
+    """Return a description of a chart for readers who cannot see it."""
     words = f"{LEAKAGE[metric]} of the test {title(test)}."
     single, whole = test.single(metric), test.whole(metric)
     if single:
@@ -222,3 +230,47 @@ def _says(test: Test, metric: str) -> str:
     if whole is not None:
         words += f" The {reading_of(whole)} {number(whole.estimate.value)}."
     return f"{words} The table of all rounds has every figure."
+
+
+LIMIT = 12
+"""Maximum number of tests at full length; three charts take about 25 kB."""
+
+
+def selected(tests: Sequence[Test], *, limit: int = LIMIT) -> list[Test]:
+    """Return the tests that are shown at full length, in their order.
+
+    Up to ``limit`` tests are all shown. Otherwise the worst case of each game and defense is first:
+    the leading test with the highest AUROC among adversaries that know the defense; then the other
+    tests in order.
+    """
+    if len(tests) <= limit:
+        return list(tests)
+    worst: dict[tuple[str, str], Test] = {}
+    for test in leading(tests):
+        key = (test.game, test.defense)
+        if _informed(test) and (key not in worst or _auroc(test) > _auroc(worst[key])):
+            worst[key] = test
+    first = {id(test) for test in [*worst.values()][:limit]}
+    rest = [id(test) for test in tests if id(test) not in first]
+    chosen = first | set(rest[: limit - len(first)])
+    return [test for test in tests if id(test) in chosen]
+
+
+def how_selected(count: int, of: int) -> str:
+    """Return how the tests were selected; empty if all of them are shown."""
+    if count == of:
+        return ""
+    return (
+        f"{count} of {of} tests are shown at full length: for each game and defense the worst case "
+        "(the highest AUROC of an adversary that knows the defense) as far as there is room, then "
+        "the other tests in order. The tables hold every test."
+    )
+
+
+def _informed(test: Test) -> bool:
+    return test.defense == NONE or test.knowledge == ADAPTIVE
+
+
+def _auroc(test: Test) -> float:
+    one = test.whole("auroc")
+    return -1.0 if one is None else one.estimate.value

@@ -1,9 +1,9 @@
-"""Plays games of inference and turns what the adversaries say into measurements.
+"""Run the games of inference and measure the leakage.
 
-The steps are separate so that a run can be stopped between them: ``make_stage`` deals the trials,
-``trajectory`` trains, ``play_round`` attacks one round given its parameters, ``weigh_rounds`` lets
-those judge that see all rounds at once, and ``judge`` turns all of it into measurements.
-``audit`` does them in a row.
+The steps are separate so that a run can be stopped between them: ``make_stage`` draws the trials,
+``trajectory`` trains, ``attack_round`` attacks one round given its parameters, ``attack_jointly``
+attacks all rounds at once, and ``measure`` turns the results into measurements. ``audit`` runs them
+in order.
 """
 
 from typing import TYPE_CHECKING
@@ -11,27 +11,25 @@ from typing import TYPE_CHECKING
 from leakgauge.core.lazy import attach
 
 if TYPE_CHECKING:
-    from leakgauge.inference.run.in_memory import audit as audit
-    from leakgauge.inference.run.jointly import weigh_rounds as weigh_rounds
-    from leakgauge.inference.run.judging import judge as judge
-    from leakgauge.inference.run.rounds import RoundJudgements as RoundJudgements
-    from leakgauge.inference.run.rounds import play_round as play_round
-    from leakgauge.inference.run.settings import Settings as Settings
-    from leakgauge.inference.run.stage import Stage as Stage
+    from leakgauge.inference.run.answering import audit as audit
+    from leakgauge.inference.run.measuring import measure as measure
+    from leakgauge.inference.run.rounds import RoundResults as RoundResults
+    from leakgauge.inference.run.rounds import attack_jointly as attack_jointly
+    from leakgauge.inference.run.rounds import attack_round as attack_round
+    from leakgauge.inference.run.stage import GameStage as GameStage
     from leakgauge.inference.run.stage import make_stage as make_stage
     from leakgauge.inference.run.training import trajectory as trajectory
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         {
-            "RoundJudgements": "leakgauge.inference.run.rounds",
-            "Settings": "leakgauge.inference.run.settings",
-            "Stage": "leakgauge.inference.run.stage",
-            "audit": "leakgauge.inference.run.in_memory",
-            "judge": "leakgauge.inference.run.judging",
+            "RoundResults": "leakgauge.inference.run.rounds",
+            "GameStage": "leakgauge.inference.run.stage",
+            "audit": "leakgauge.inference.run.answering",
+            "measure": "leakgauge.inference.run.measuring",
             "make_stage": "leakgauge.inference.run.stage",
-            "play_round": "leakgauge.inference.run.rounds",
+            "attack_round": "leakgauge.inference.run.rounds",
             "trajectory": "leakgauge.inference.run.training",
-            "weigh_rounds": "leakgauge.inference.run.jointly",
+            "attack_jointly": "leakgauge.inference.run.rounds",
         },
     )

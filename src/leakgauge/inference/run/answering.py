@@ -1,56 +1,184 @@
-"""Runs inference to its end and returns the answer."""
+"""Run inference stage by stage, and return the answer."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from leakgauge.data import Source
+from numpy.typing import NDArray
+
+from leakgauge.gradients import params_of
+from leakgauge.inference.adversaries.calibration import HeldOut
+from leakgauge.inference.run.footprint import footprint
+from leakgauge.inference.run.measuring import measure
 from leakgauge.inference.run.over_seeds import combined
-from leakgauge.inference.run.prepare import prepare
-from leakgauge.inference.run.resumable import ResumableStage
-from leakgauge.inference.settings import InferenceSettings
-from leakgauge.results.measurements import Run
+from leakgauge.inference.run.preparing import InferencePrepared
+from leakgauge.inference.run.readings import RunReading
+from leakgauge.inference.run.rounds import RoundResults, attack_jointly, attack_round
+from leakgauge.inference.run.stage import GameStage
+from leakgauge.inference.run.training import trajectory
+from leakgauge.results.measurements import ACCUMULATED, Measurement
 from leakgauge.runs.question import Answer, Progress
-from leakgauge.runs.stages import run_stages
+from leakgauge.runs.stages import Kept, State, run_stages
 from leakgauge.runs.work import WorkFolder, elsewhere
 
 
+def audit(stage: GameStage, *, dataset: str = "data", label: str = "label") -> list[Measurement]:
+    """Return the measurements of one stage, run in this process without files.
+
+    Args:
+        stage: a stage from ``leakgauge.inference.run.stage.make_stage``.
+        dataset: name of the data in the measurements.
+        label: name of the label in the measurements.
+    """
+    *starts, final = trajectory(stage)
+    rounds = [attack_round(stage, number, params) for number, params in enumerate(starts, start=1)]
+    jointly = attack_jointly(stage, starts)
+    return measure(stage, rounds, final, dataset=dataset, label=label, jointly=jointly)
+
+
+@dataclass(frozen=True, eq=False)
+class ResumableStage:
+    """A ``leakgauge.runs.stages.Stage`` with the parameters before each round as its states.
+
+    Attributes:
+        stage: game, trials and adversaries.
+        dataset: name of the data in the measurements.
+        label: name of the label in the measurements.
+        alone: whether the run has one seed only; otherwise the name contains the seed.
+    """
+
+    stage: GameStage
+    dataset: str
+    label: str
+    alone: bool = True
+
+    @property
+    def name(self) -> str:
+        """Game and defense, and the seed if there are several."""
+        seed = "" if self.alone else f", seed {self.stage.spec.seed}"
+        return f"{self.stage.name}{seed}"
+
+    @property
+    def steps(self) -> int:
+        """The number of rounds."""
+        return self.stage.spec.rounds
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a round needs in addition to the process itself."""
+        return footprint(self.stage)
+
+    @property
+    def first(self) -> State:
+        """The parameters before the first round."""
+        return params_of(self.stage.task.model)
+
+    def states(self, kept: Sequence[State]) -> Iterator[State]:
+        """Continue training; yield the parameters before each further round and after the last."""
+        if not kept:
+            return trajectory(self.stage)
+        return trajectory(self.stage, after=len(kept) - 1, params=kept[-1])
+
+    def step(self, number: int, state: State) -> Kept:
+        """Return the results of the attacks on one round."""
+        return encoded(attack_round(self.stage, number, state))
+
+    def close(self, states: Sequence[State], progress: Callable[[int], None]) -> Kept | None:
+        """Return the results of attacks on all rounds at once; None without such attacks."""
+        together = attack_jointly(self.stage, states, progress=progress)
+        return _encoded_together(together) if together else None
+
+    def judge(
+        self, steps: Sequence[Kept], closing: Kept | None, final: State
+    ) -> Sequence[Measurement]:
+        """Score every adversary and the trained model."""
+        return measure(
+            self.stage,
+            [decoded(kept) for kept in steps],
+            final,
+            dataset=self.dataset,
+            label=self.label,
+            jointly=_decoded_together(closing) if closing else {},
+        )
+
+
+def _encoded_together(together: Mapping[str, RunReading]) -> Kept:
+    arrays: dict[str, NDArray[Any]] = {}
+    for key, reading in together.items():
+        assert reading.held_out is not None
+        arrays |= {
+            f"posterior/{key}": reading.log_posterior,
+            f"held/{key}": reading.held_out.log_odds,
+            f"held secret/{key}": reading.held_out.secret,
+        }
+    return arrays, {"keys": list(together)}
+
+
+def _decoded_together(kept: Kept) -> dict[str, RunReading]:
+    arrays, about = kept
+    return {
+        key: RunReading(
+            ACCUMULATED,
+            arrays[f"posterior/{key}"],
+            HeldOut(arrays[f"held/{key}"], arrays[f"held secret/{key}"]),
+        )
+        for key in about["keys"]
+    }
+
+
+def encoded(results: RoundResults) -> Kept:
+    """Return the results of a round as arrays and plain values."""
+    arrays: dict[str, NDArray[Any]] = {
+        f"posterior/{key}": array for key, array in results.log_posterior.items()
+    }
+    for key, held_out in results.held_out.items():
+        arrays |= {f"held/{key}": held_out.log_odds, f"held secret/{key}": held_out.secret}
+    about = {
+        "details": dict(results.details),
+        "seconds": dict(results.seconds),
+        "held_out": list(results.held_out),
+    }
+    return arrays, about
+
+
+def decoded(kept: Kept) -> RoundResults:
+    """Return the results of a round from the output of ``encoded``."""
+    arrays, about = kept
+    return RoundResults(
+        {key: arrays[f"posterior/{key}"] for key in about["details"]},
+        about["details"],
+        about["seconds"],
+        {
+            key: HeldOut(arrays[f"held/{key}"], arrays[f"held secret/{key}"])
+            for key in about["held_out"]
+        },
+    )
+
+
 def answer(
-    spec: InferenceSettings,
-    source: Source,
+    prepared: InferencePrepared,
     folder: WorkFolder,
     progress: Progress,
     *,
     workers: int | None = None,
 ) -> Answer:
-    """Train, attack and judge every stage; rounds that a kill left finished are read back.
+    """Train, attack and measure every stage; finished rounds of a killed run are read back.
 
-    With several seeds every stage is played with each, and the figures are means over the seeds.
+    With several seeds every stage runs with each, and the figures are means over the seeds.
 
     Raises:
-        InputError: the data do not fit, or no stage could be played to its end.
+        InputError: no stage could be completed.
     """
-    seeds = range(spec.seed, spec.seed + spec.seeds)
-    each = [prepare(replace(spec, seed=seed), source) for seed in seeds]
-    run = _together([one.run for one in each])
+    run = prepared.run
     folder.guard(elsewhere(run))
     for note in run.notes:
         progress.note(note)
     for warning in run.warnings:
         progress.warn(warning)
+    alone = prepared.spec.seeds == 1
     stages = [
-        ResumableStage(one, prepared.dataset, prepared.label, alone=len(each) == 1)
-        for prepared in each
+        ResumableStage(one, prepared.source.name, prepared.label, alone=alone)
         for one in prepared.stages
     ]
     measurements, missing = run_stages(folder, stages, workers=workers, progress=progress)
-    refused = dict.fromkeys(text for one in each for text in one.refused)
-    return Answer(run, combined(measurements), (*refused, *missing))
-
-
-def _together(runs: Sequence[Run]) -> Run:
-    """The run of the first seed, with the notes and warnings of all."""
-    return replace(
-        runs[0],
-        notes=tuple(dict.fromkeys(text for one in runs for text in one.notes)),
-        warnings=list(dict.fromkeys(text for one in runs for text in one.warnings)),
-    )
+    return Answer(run, combined(measurements), (*prepared.refused, *missing))

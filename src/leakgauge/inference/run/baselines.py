@@ -1,7 +1,7 @@
-"""Baselines beside an adversary: what is known of the secret without any gradient.
+"""Baselines: inference of the secret without any gradient.
 
-A batch's labels, or the means of its features, may tell the secret by themselves. An AUROC of
-gradients that is no higher says nothing of gradients.
+The labels of a batch, or the means of its features, may reveal the secret. An AUROC of gradients
+that is not higher is not evidence of leakage through gradients.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,39 +19,39 @@ from leakgauge.core.types import Dataset
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import two_sided
 from leakgauge.inference.games.users import UserInference
-from leakgauge.inference.run.shadows import shadow_of_round
-from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.observing import shadow_of_round
+from leakgauge.inference.run.stage import GameStage
 from leakgauge.results.scores import FEATURES_ALONE, LABELS_ALONE
 
 Floats = NDArray[np.float64]
 
 Summary = Callable[[Dataset, Tensor], Floats]
-"""(records, batches ``[n, B]``) -> what is seen of each batch ``[n, k]``."""
+"""Maps records and batches ``[n, B]`` to features of each batch ``[n, k]``."""
 
 BATCHES = 2000
-"""Shadow batches that a baseline learns from."""
+"""Number of shadow batches that a baseline learns from."""
 
 CHUNK = 2**24
-"""Numbers of the features of batches that are held at once."""
+"""Maximum number of feature values of batches that are held at once."""
 
 INVERSE_PENALTY = 0.01
-"""Scikit-learn's C, on standardised sums."""
+"""scikit-learn's C, on standardised features."""
 
 TINY = 1e-12
-"""A variance that keeps labels which are constant in every batch from dividing by 0."""
+"""Variance added to avoid division by 0 if labels are constant in every batch."""
 
 SMOOTHED = 0.5
-"""Counts of each label that a candidate's batch is taken to have beside its own."""
+"""Count added to each label of a candidate's batch."""
 
 
-def baselines(stage: Stage) -> Mapping[str, Floats]:
+def baselines(stage: GameStage) -> Mapping[str, Floats]:
     """Return log posteriors ``[n, m]`` of the trials by metric, from labels and features alone.
 
-    Of classes, a batch's labels are their counts; of numbers and of several labels a record, the
-    means and the standard deviations.
+    The labels of a batch are reduced to counts of classes, or to means and standard deviations for
+    numbers and for several labels per record.
 
-    The trials are those of the first round. In user inference, where candidates differ in each
-    trial, only labels are compared: those of the batch with those of a candidate's other records.
+    The trials are those of the first round. In user inference the candidates differ in each trial,
+    so only labels are compared: those of the batch with those of a candidate's other records.
     """
     y = stage.private.y
     counted = not y.is_floating_point() and y.ndim == 1
@@ -63,21 +63,21 @@ def baselines(stage: Stage) -> Mapping[str, Floats]:
     return {name: _learned(stage, summary) for name, summary in summaries.items()}
 
 
-def _learned(stage: Stage, summary: Summary) -> Floats:
-    """Logistic regression on shadow batches."""
-    settings = stage.settings
+def _learned(stage: GameStage, summary: Summary) -> Floats:
+    """Return log posteriors ``[n, m]`` of a logistic regression on shadow batches."""
+    spec = stage.spec
     shadow = shadow_of_round(stage, 1, {})
-    rng = stream(settings.seed, stage.game.name, "baseline")
+    rng = stream(spec.seed, stage.game.name, "baseline")
     rows, secret = shadow.draw(BATCHES, rng=rng)
     seen = summary(stage.public, torch.from_numpy(rows))
     regression = LogisticRegression(C=INVERSE_PENALTY, max_iter=1000)
     model = make_pipeline(StandardScaler(), regression).fit(seen, secret)
-    judged = model.decision_function(summary(stage.trials.pool, stage.trials.rows.cpu()))
-    return with_prior(two_sided(judged), stage.log_prior)
+    decision = model.decision_function(summary(stage.trials.pool, stage.trials.rows.cpu()))
+    return with_prior(two_sided(decision), stage.log_prior)
 
 
-def _of_counts(stage: Stage, labels: Summary) -> Floats:
-    """The likelihood of a batch's labels, drawn as those of each candidate's batch."""
+def _of_counts(stage: GameStage, labels: Summary) -> Floats:
+    """Return posteriors of labels drawn with the shares of each candidate's batch."""
     trials = stage.trials
     assert trials.candidates is not None
     seen = labels(trials.pool, trials.rows.cpu())
@@ -87,8 +87,8 @@ def _of_counts(stage: Stage, labels: Summary) -> Floats:
     return with_prior(np.einsum("nk,nmk->nm", seen, of_candidates), stage.log_prior)
 
 
-def _of_moments(stage: Stage, labels: Summary) -> Floats:
-    """The likelihood of a batch's mean label, normal around that of each candidate's batch."""
+def _of_moments(stage: GameStage, labels: Summary) -> Floats:
+    """Return posteriors of the mean label, normal around that of each candidate's batch."""
     trials = stage.trials
     assert trials.candidates is not None
     seen, _ = np.split(labels(trials.pool, trials.rows.cpu()), 2, axis=1)
@@ -100,7 +100,7 @@ def _of_moments(stage: Stage, labels: Summary) -> Floats:
 
 
 def _label_moments(data: Dataset, rows: Tensor) -> Floats:
-    """The means of a batch's labels, then their standard deviations ``[n, 2 k]``."""
+    """Return the means of a batch's labels, then their standard deviations ``[n, 2 k]``."""
     labels = data.y.cpu().double().reshape(len(data), -1)[rows]
     spread = labels.std(dim=1, correction=0)
     found: Floats = torch.cat([labels.mean(dim=1), spread], dim=1).numpy()

@@ -1,45 +1,52 @@
-"""What a run consists of, in plain values for the report."""
+"""The description of a run in plain values for the report."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from leakgauge.core.versions import versions
 from leakgauge.data import Source, Split, fingerprint
-from leakgauge.gradients import params_of
+from leakgauge.gradients import MAX_BYTES, params_of
 from leakgauge.inference.catalog import USER
+from leakgauge.inference.checking import defenses_of
 from leakgauge.inference.games.users import BATCHES_OF_A_USER
-from leakgauge.inference.run.adversaries import defenses_of
-from leakgauge.inference.run.settings import Settings
-from leakgauge.inference.run.stage import Stage
-from leakgauge.inference.settings import InferenceSettings
+from leakgauge.inference.run.stage import GameStage
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.privacy.certificates import guarantees
 from leakgauge.results.measurements import Run
 from leakgauge.runs.records import Records
 
+OF_GAMES = (
+    "allow_loop",
+    "ratio_bins",
+    "ratio_of",
+    "ratio_counts",
+    "candidates",
+    "stack",
+    "optimizer",
+)
 OF_USERS = ("private_users", "shadow_users")
-"""Settings of the split of users."""
+"""Settings that only user inference has."""
 
 
 def describe(
-    stages: Sequence[Stage], split: Split, records: Records, spec: InferenceSettings, source: Source
+    stages: Sequence[GameStage], split: Split, records: Records, spec: InferenceSpec, source: Source
 ) -> Run:
     """Return the settings of a run and the facts about its data, games and defenses."""
     games = {one.game.name: one for one in stages}
     return Run(
         command="",
-        settings=_settings({name: one.settings for name, one in games.items()}, records, spec),
+        settings=_settings(list(games), records, spec),
         data={
             "name": source.name,
             "fingerprint": source.fingerprint,
-            **records.facts(str(spec.secret)),
+            **records.facts(spec.secret_column),
             "private": len(split.private),
             "public": len(split.public),
             "test": len(split.test),
             "games": {
-                name: {"secret": one.settings.secret, "values": list(one.game.value_names)}
+                name: {"secret": one.secret, "values": list(one.game.value_names)}
                 for name, one in games.items()
             },
             **({"features": list(records.features)} if records.features else {}),
@@ -61,8 +68,8 @@ def describe(
     )
 
 
-def _users(records: Records, split: Split, spec: InferenceSettings) -> list[str]:
-    """Who the users of each part are, and who takes no part."""
+def _users(records: Records, split: Split, spec: InferenceSpec) -> list[str]:
+    """Return notes about the users of each part, and about those that are left out."""
     assert records.users is not None
     users = records.users.cpu()
     each = [len(torch.unique(users[rows])) for rows in (split.private, split.public, split.test)]
@@ -71,31 +78,32 @@ def _users(records: Records, split: Split, spec: InferenceSettings) -> list[str]
         f"the users were split for user inference: {private} are trained on, {public} are the "
         f"adversary's, {test} test; --shadow is not used"
     ]
-    total, played = len(torch.unique(users)), sum(each)
-    if played < total:
+    total, used = len(torch.unique(users)), sum(each)
+    if used < total:
         notes.append(
-            f"{total - played} of {total} users have fewer than "
+            f"{total - used} of {total} users have fewer than "
             f"{BATCHES_OF_A_USER * spec.batch_of(USER)} records (two batches) and take no part, "
             "not even in training"
         )
     wanted = (spec.private_users, spec.shadow_users)
     if private < wanted[0] or public < wanted[1]:
         notes.append(
-            f"there are not {wanted[0]} private and {wanted[1]} shadow users beside the test users"
+            f"users are too few for {wanted[0]} private and {wanted[1]} shadow users and the test "
+            "users"
         )
     return notes
 
 
-def _rare(records: Records, split: Split, spec: InferenceSettings) -> list[str]:
-    """What a rare value of the secret did to the shadow records."""
-    secret = str(spec.secret)
+def _rare(records: Records, split: Split, spec: InferenceSpec) -> list[str]:
+    """Return notes about the effect of rare values of the secret on the shadow records."""
+    secret = spec.secret_column
     names = records.facts(secret).get("secret_values", {})
     counts = torch.bincount(records.secrets[secret][split.public].cpu(), minlength=len(names))
     notes = []
     if len(split.public) < spec.shadow:
         notes.append(
             f"the adversary has {len(split.public)} shadow records, not {spec.shadow}: at most a "
-            "quarter of the records of any value are its own"
+            "quarter of the records of any value are shadow records"
         )
     if int(counts.max()) > int(counts.min()) + 1:
         rare, fewest = min(zip(names, counts.tolist(), strict=True), key=lambda pair: pair[1])
@@ -106,10 +114,8 @@ def _rare(records: Records, split: Split, spec: InferenceSettings) -> list[str]:
     return notes
 
 
-def _settings(
-    games: Mapping[str, Settings], records: Records, spec: InferenceSettings
-) -> dict[str, Any]:
-    """The settings of a run; a number that depends on the game is told for each."""
+def _settings(games: Sequence[str], records: Records, spec: InferenceSpec) -> dict[str, Any]:
+    """Return the settings of a run; a number that depends on the game is stated for each."""
     data: dict[str, Any] = {"data": spec.data} if spec.data else {}
     if spec.task is None:
         roles = ("group", "drop", "bins", "drop_missing", "merge_rare")
@@ -124,10 +130,16 @@ def _settings(
         "ask": list(spec.ask),
         "adversary": list(spec.adversary),
         "defense": [one.name for one in defenses_of(spec, spec.ask[0])],
-        **asdict(next(iter(games.values()))),
-        "batch_size": _of_games({ask: one.batch_size for ask, one in games.items()}),
-        "trials": _of_games({ask: one.trials for ask, one in games.items()}),
         "secret": spec.secret or spec.group or USER,
+        "batch_size": _of_games({ask: spec.batch_of(ask) for ask in games}),
+        "rounds": spec.rounds,
+        "trials": _of_games({ask: spec.trials_of(ask) for ask in games}),
+        "lr": spec.lr,
+        "batches": spec.batches,
+        "prior": spec.prior,
+        "seed": spec.seed,
+        "max_bytes": MAX_BYTES,
+        **{name: getattr(spec, name) for name in OF_GAMES},
         "shadow": spec.shadow,
         **({name: getattr(spec, name) for name in OF_USERS} if USER in spec.ask else {}),
         **({"private": spec.private} if spec.private is not None else {}),
@@ -139,7 +151,7 @@ def _settings(
 
 
 def _of_games(numbers: Mapping[str, int]) -> int | dict[str, int]:
-    """The one number of all games, or each game's."""
+    """Return the number of all games, or that of each if they differ."""
     first, *others = set(numbers.values())
     return dict(numbers) if others else first
 
@@ -150,14 +162,14 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _guarantees(stages: Sequence[Stage]) -> dict[str, Any]:
+def _guarantees(stages: Sequence[GameStage]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for one in stages:
         known.setdefault(one.game.name, {})[one.defense.name] = guarantees(
             one.defense.release,
-            batch_size=one.settings.batch_size,
+            batch_size=one.batch_size,
             records=len(one.private),
-            rounds=one.settings.rounds,
+            rounds=one.spec.rounds,
             parameters=sum(leaf.numel() for leaf in params_of(one.task.model).values()),
             prior=one.game.prior,
         )

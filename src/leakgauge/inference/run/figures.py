@@ -1,21 +1,26 @@
-"""Figures of one reading, of what needs no gradient, and of the trained model."""
+"""Figures of one reading, of the baselines, of the trained model and of the user most at risk."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Params
 from leakgauge.inference.run.baselines import baselines
-from leakgauge.inference.run.readings import Reading
-from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.readings import RunReading
+from leakgauge.inference.run.stage import GameStage
 from leakgauge.results import scores
-from leakgauge.results.information import information_lower_bound
-from leakgauge.results.measurements import ACCUMULATED, Measurement, rounds_of
+from leakgauge.results.information import information_told
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, rounds_of
+from leakgauge.results.scores import Judged, hits
+from leakgauge.results.statistics import Ints, clopper_pearson
 from leakgauge.training.utility import utility_of
 
 
-def judged_of(stage: Stage, reading: Reading) -> scores.ScoredTrials:
-    """Return a reading with the truth that it is judged by."""
+def scored_trials(stage: GameStage, reading: RunReading) -> scores.Judged:
+    """Return a reading together with the truth."""
     trials = stage.trials
     return scores.ScoredTrials(
         trials.secret.cpu().numpy(),
@@ -25,15 +30,15 @@ def judged_of(stage: Stage, reading: Reading) -> scores.ScoredTrials:
     )
 
 
-def scored(stage: Stage, reading: Reading, base: Measurement) -> Iterator[Measurement]:
+def scored(stage: GameStage, reading: RunReading, base: Measurement) -> Iterator[Measurement]:
     """Yield every metric of one reading."""
-    judged = judged_of(stage, reading)
-    # the same resamples for every adversary and round, so that they can be compared
-    rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
-    chance = scores.chance(judged.truth, stage.majority)
-    for metric, estimate in scores.score(judged, majority=stage.majority, rng=rng).items():
+    trials = scored_trials(stage, reading)
+    # the same resamples for every adversary and round make figures comparable
+    rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
+    chance = scores.chance(trials.truth, stage.majority)
+    for metric, estimate in scores.score(trials, majority=stage.majority, rng=rng).items():
         drawn = metric == scores.AUROC and rounds_of(reading.when) is None
-        curve = scores.roc(judged) if drawn else None
+        curve = scores.roc(trials) if drawn else None
         held_out = reading.auroc if metric == scores.AUROC else None
         yield replace(
             base,
@@ -43,33 +48,93 @@ def scored(stage: Stage, reading: Reading, base: Measurement) -> Iterator[Measur
             curve=curve,
             held_out=held_out,
         )
-    rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
-    told = information_lower_bound(judged, stage.log_prior, rng=rng)
-    yield replace(base, metric=scores.INFORMATION, estimate=told, chance=0.0)
+    rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
+    information = information_told(trials, stage.log_prior, rng=rng)
+    yield replace(base, metric=scores.INFORMATION, estimate=information, chance=0.0)
 
 
-def of_baselines(stage: Stage, base: Measurement) -> Iterator[Measurement]:
-    """What the labels and the features of a batch tell without its gradient."""
+def baseline_figures(stage: GameStage, base: Measurement) -> Iterator[Measurement]:
+    """Yield the AUROC of the labels and of the features of a batch, without its gradient."""
     for name, log_posterior in baselines(stage).items():
-        judged = judged_of(stage, Reading(ACCUMULATED, log_posterior))
-        rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
-        estimates = scores.score(judged, majority=stage.majority, rng=rng)
+        trials = scored_trials(stage, RunReading(ACCUMULATED, log_posterior))
+        rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
+        estimates = scores.score(trials, majority=stage.majority, rng=rng)
         yield replace(
             base,
             metric=name,
-            round=stage.settings.rounds,
+            round=stage.spec.rounds,
             estimate=estimates[scores.AUROC],
             chance=0.5,
         )
 
 
-def of_model(stage: Stage, final: Params, base: Measurement) -> Iterator[Measurement]:
-    """What the trained model is good for; nothing where its outputs do not match the labels."""
-    rng = stream(stage.settings.seed, stage.game.name, "utility")
+def utility_figures(stage: GameStage, final: Params, base: Measurement) -> Iterator[Measurement]:
+    """Yield the utility of the trained model, unless its outputs do not match the labels."""
+    rng = stream(stage.spec.seed, stage.game.name, "utility")
     found = utility_of(stage.task, final, stage.test, rng=rng, ranked=True)
     if found is None:
         return
-    base = replace(base, round=stage.settings.rounds)
+    base = replace(base, round=stage.spec.rounds)
     yield replace(base, metric=found.metric, estimate=found.estimate, chance=found.chance)
     if found.auroc is not None:
         yield replace(base, metric=scores.TASK_AUROC, estimate=found.auroc, chance=0.5)
+
+
+FEWEST = 20
+"""Minimum number of trials of a user: half select the user, the other half are scored."""
+
+
+@dataclass(frozen=True)
+class MostAtRisk:
+    """The user most at risk.
+
+    Attributes:
+        user: code of the user.
+        success: share of this user's batches that the adversary attributes to the user.
+        of: number of compared users.
+    """
+
+    user: int
+    success: Estimate
+    of: int
+
+
+def most_at_risk(trials: Judged, user: Ints) -> MostAtRisk | None:
+    """Return the user whose batches are recognised most often; None with fewer than two users.
+
+    The highest of many rates is high by chance. So one half of each user's trials selects the user,
+    and the other half gives the figure, with an exact binomial interval: given the user, trials are
+    independent draws of a batch.
+
+    Args:
+        trials: scored trials of user inference.
+        user: user ``[n]`` of each trial's batch.
+
+    Raises:
+        InputError: the numbers of users and of trials differ.
+
+    >>> truth = np.zeros(80, dtype=np.int64)
+    >>> user = truth + np.arange(80) % 2
+    >>> named = np.stack([user == 1, user != 1], axis=1)  # user 1 always, user 0 never
+    >>> worst = most_at_risk(Judged(truth, np.log(named * 0.8 + 0.1), truth), user)
+    >>> worst.user, worst.success.value, round(worst.success.low, 3), worst.success.n
+    (1, 1.0, 0.832, 20)
+    """
+    require(
+        len(user) == len(trials.truth),
+        f"{len(user)} users for {len(trials.truth)} trials; expected one for each",
+    )
+    right = hits(trials)
+    of_user = {int(one): right[user == one] for one in np.unique(user)}
+    able = {one: each for one, each in of_user.items() if len(each) >= FEWEST}
+    if len(able) < 2:
+        return None
+    chosen = max(able, key=lambda one: float(able[one][::2].mean()))
+    return MostAtRisk(chosen, _share(able[chosen][1::2]), len(able))
+
+
+def _share(right: np.ndarray) -> Estimate:
+    n = len(right)
+    wrong = n - int(right.sum())  # a tie counts as wrong
+    low, high = clopper_pearson(wrong, n)
+    return Estimate(1 - wrong / n, 1 - high, 1 - low, n)

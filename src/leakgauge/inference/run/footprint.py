@@ -1,50 +1,50 @@
-"""The memory that the adversaries of a stage need, and refusals before any training."""
+"""The memory that the adversaries of a stage need, checked before any training."""
 
 from typing import Any
 
 from leakgauge.core.memory import BASE, allowed, require_memory
 from leakgauge.gradients import params_of
-from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.stage import GameStage
 
 FEWEST = 200
-"""Shadow batches below which no advice goes."""
+"""Minimum number of shadow batches that the message suggests."""
 
 BYTES_PER_FEATURE = 4
 
 
-def footprint(stage: Stage) -> int:
-    """Return the bytes that a round needs at its peak, beside the process itself."""
-    return stage.settings.max_bytes + max((_kept(stage, one) for one in stage.attacks), default=0)
+def footprint(stage: GameStage) -> int:
+    """Return the peak bytes of a round in addition to the process itself."""
+    return stage.max_bytes + max((_kept(stage, one) for one in stage.attacks), default=0)
 
 
-def check_footprint(stage: Stage) -> None:
+def check_footprint(stage: GameStage) -> None:
     """Refuse an adversary that keeps more features than fit into memory.
 
-    Gradients come and go in chunks. The features of all shadow batches stay, since a forest or a
-    regression looks at all of them.
+    Gradients are processed in chunks. The features of all shadow batches stay in memory, since a
+    forest or a regression is fitted on all of them.
 
     Raises:
-        InputError: an adversary needs more than is allowed.
+        InputError: an adversary needs more memory than is allowed.
     """
     for attack in stage.attacks:
         kept = _kept(stage, attack)
         if kept > 0:
             require_memory(
-                stage.settings.max_bytes + kept,
+                stage.max_bytes + kept,
                 f"{attack.name}, which keeps the features of {_batches(attack):,} shadow batches,",
                 _instead(stage, attack, kept),
             )
 
 
-def _instead(stage: Stage, attack: Any, kept: int) -> str:
-    left = allowed() - BASE - stage.settings.max_bytes
+def _instead(stage: GameStage, attack: Any, kept: int) -> str:
+    left = allowed() - BASE - stage.max_bytes
     batches = int(_batches(attack) * left / kept) // 100 * 100
     fewer = f"{attack.name}:batches={batches}, " if batches >= FEWEST else ""
     return f"use --adversary {fewer}another --adversary or a smaller network (--hidden)"
 
 
-def _kept(stage: Stage, attack: Any) -> int:
-    """Bytes of the features that an attack keeps; 0 for one that keeps none."""
+def _kept(stage: GameStage, attack: Any) -> int:
+    """Return the bytes of the features that an attack keeps, possibly 0."""
     view = getattr(attack, "kept", None)
     if view is None:
         return 0

@@ -1,4 +1,4 @@
-"""The figures of runs that differ in their seed alone, as one: means over the seeds."""
+"""Means of figures over runs that differ only in their seed."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,16 +13,16 @@ from leakgauge.results.metrics import metric_named, over_seeds
 from leakgauge.results.scores import AUROC
 
 BY_SEED = "by seed"
-"""The detail that tells each seed's figure."""
+"""Name of the detail with the figure of each seed."""
 
 
 def combined(measurements: Sequence[Measurement]) -> list[Measurement]:
     """Return one measurement for each figure of several seeds, in the order of the first one.
 
-    The headline is the adversary that is it in most seeds, in each of which shadow data decide.
+    The headline adversary is the most frequent one over the seeds; shadow data decide in each.
 
     Args:
-        measurements: of all seeds; with a single seed they are returned as they are.
+        measurements: figures of all seeds; those of a single seed are returned unchanged.
     """
     if len({one.seed for one in measurements}) < 2:
         return list(measurements)
@@ -30,14 +30,16 @@ def combined(measurements: Sequence[Measurement]) -> list[Measurement]:
     for one in measurements:
         of_value = one.round == HEADLINE and one.metric not in METRICS
         if one.round != HEADLINE or of_value:
-            groups.setdefault(_figure(one, whose="" if of_value else one.adversary), []).append(one)
+            groups.setdefault(_figure(one, adversary="" if of_value else one.adversary), []).append(
+                one
+            )
     winners = _winners(measurements)
     means = [_mean(several) for several in groups.values()]
     return [each for one in means for each in _with_headline(one, winners)]
 
 
 Winners = dict[tuple[str, str, str], str]
-"""(game, defense, knowledge) -> the adversary of the headline."""
+"""Maps (game, defense, knowledge) to the adversary of the headline."""
 
 
 def _winners(measurements: Sequence[Measurement]) -> Winners:
@@ -49,7 +51,7 @@ def _winners(measurements: Sequence[Measurement]) -> Winners:
 
 
 def _with_headline(one: Measurement, winners: Winners) -> Iterator[Measurement]:
-    """Yield a figure, and once more where it is the headline's."""
+    """Yield a figure, and repeat it if it belongs to the headline."""
     winner = winners.get(_test(one))
     if one.round == HEADLINE:
         yield replace(one, adversary=winner or one.adversary)
@@ -63,8 +65,8 @@ def _test(one: Measurement) -> tuple[str, str, str]:
     return one.game, one.defense, one.knowledge
 
 
-def _figure(one: Measurement, *, whose: str) -> tuple[object, ...]:
-    return *_test(one), whose, one.metric, one.round
+def _figure(one: Measurement, *, adversary: str) -> tuple[object, ...]:
+    return *_test(one), adversary, one.metric, one.round
 
 
 def _mean(several: Sequence[Measurement]) -> Measurement:
@@ -83,7 +85,7 @@ def _mean(several: Sequence[Measurement]) -> Measurement:
 
 
 def _common(several: Sequence[Measurement]) -> dict[str, str]:
-    """Of each detail the most frequent text; what differs stands in the figures by seed."""
+    """Return the most frequent text of each detail."""
     texts: dict[str, list[str]] = {}
     for one in several:
         for name, text in one.details.items():
@@ -92,7 +94,7 @@ def _common(several: Sequence[Measurement]) -> dict[str, str]:
 
 
 def _by_seed(several: Sequence[Measurement]) -> dict[str, str]:
-    """The figure of each seed; single rounds and sums of the first go without: they are many."""
+    """Return the figure of each seed; empty for single rounds and sums of the first ones."""
     if isinstance(several[0].round, int) or rounds_of(several[0].round) is not None:
         return {}
     values = (f"{one.seed}: {number(one.estimate.value)}" for one in several)
@@ -100,7 +102,7 @@ def _by_seed(several: Sequence[Measurement]) -> dict[str, str]:
 
 
 def _mean_curve(several: Sequence[Measurement]) -> tuple[tuple[float, float], ...] | None:
-    """The mean of the ROCs; all have the same false positive rates."""
+    """Return the mean of the ROCs, which share their false positive rates."""
     curves = [one.curve for one in several if one.curve is not None]
     if not curves:
         return None

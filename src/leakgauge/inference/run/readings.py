@@ -1,4 +1,4 @@
-"""Readings of an adversary: single rounds and sums of them, and the one that shadow data favour."""
+"""Readings of an adversary: single rounds, sums of rounds, and the choice between them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,32 +9,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leakgauge.inference.adversaries.calibration import HeldOut
-from leakgauge.inference.adversaries.rounds import accumulate
-from leakgauge.inference.adversaries.stacking import Stack, accumulate_weighted, cross_weighted
-from leakgauge.inference.summed import summed
+from leakgauge.inference.adversaries.stacking import (
+    Stack,
+    accumulate,
+    accumulate_weighted,
+    cross_weighted,
+)
+from leakgauge.inference.words import summed
 from leakgauge.results.measurements import ACCUMULATED, STACKED, first_rounds
 from leakgauge.results.scores import AUROC, ScoredTrials, figures
 
 Floats = NDArray[np.float64]
 
 MARGIN = 0.3
-"""AUROC on held-out batches by which another reading must be better than the preferred one, where
-there is a single disjoint shadow batch of each secret; with k it is divided by the root of k, as
-such differences are by chance. The preferred one is a weighted sum: it holds what others hold.
+"""Required lead in held-out AUROC of another reading over the preferred one.
+
+It holds for a single disjoint shadow batch of each secret; with k it is divided by the root of k,
+as chance differences are. The preferred reading is a weighted sum, which contains the others.
 """
 
 PENALTY = 0.3
-"""Of the weights, likewise: divided by k. With 500 shadow records of each secret in batches of 16
-it is that of ``Stack``."""
+"""Penalty of the weights for a single disjoint shadow batch of each secret; with k divided by k.
+
+With 500 shadow records of each secret in batches of 16 it equals the default of ``Stack``.
+"""
 
 
 @dataclass(frozen=True)
-class Rules:
-    """How readings are weighted and chosen.
+class WeightingRules:
+    """Rules of weighting and choosing readings.
 
     Attributes:
         log_prior: log P(a) ``[m]``.
-        batches: number of disjoint shadow batches of the rarest secret, k.
+        batches: k, number of disjoint shadow batches of the rarest secret.
     """
 
     log_prior: Floats
@@ -42,25 +49,25 @@ class Rules:
 
     @property
     def margin(self) -> float:
-        """AUROC on held-out batches by which another reading must be better."""
+        """Required lead in held-out AUROC of another reading over the preferred one."""
         return MARGIN / math.sqrt(max(1.0, self.batches))
 
     @property
     def stack(self) -> Stack:
-        """What fits the weights."""
+        """Settings of the regression that fits the weights."""
         return Stack(PENALTY / max(1.0, self.batches))
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
-    """What an adversary says of the trials in one round, or over all of them.
+class RunReading:
+    """Posteriors of an adversary from one round, or from several.
 
     Attributes:
-        when: the round, ``"first-5"``, ``"accumulated"`` or ``"stacked"``.
-        log_posterior: of the trials ``[n, m]``.
-        held_out: of held-out shadow batches, by secret; None where none were judged.
-        details: what was used, in words.
-        seconds: computing time.
+        when: number of the round, ``"first-5"``, ``"accumulated"`` or ``"stacked"``.
+        log_posterior: log posteriors of the trials ``[n, m]``.
+        held_out: log-odds of held-out shadow batches by secret, if any.
+        details: settings and weights in words.
+        seconds: computing time in seconds.
     """
 
     when: int | str
@@ -71,12 +78,12 @@ class Reading:
 
     @cached_property
     def auroc(self) -> float | None:
-        """The AUROC on held-out shadow batches."""
+        """AUROC on held-out shadow batches, if any."""
         if self.held_out is None:
             return None
         secret = self.held_out.secret
-        judged = ScoredTrials(secret, self.held_out.log_odds, np.zeros(len(secret), dtype=np.int64))
-        return figures(judged)[AUROC]
+        trials = Judged(secret, self.held_out.log_odds, np.zeros(len(secret), dtype=np.int64))
+        return figures(trials)[AUROC]
 
     @property
     def name(self) -> str:
@@ -85,13 +92,15 @@ class Reading:
         return sums.get(str(self.when), f"round {self.when} alone")
 
 
-def over_rounds(rounds: Sequence[Reading], rules: Rules, *, weigh: bool) -> list[Reading]:
+def over_rounds(
+    rounds: Sequence[RunReading], rules: WeightingRules, *, weigh: bool
+) -> list[RunReading]:
     """Return the sums of all rounds: weighted, if ``weigh``, and plain; the preferred one first.
 
     Args:
-        rounds: of one adversary.
-        rules: how to weight them.
-        weigh: whether all rounds judged held-out batches.
+        rounds: single rounds of one adversary.
+        rules: rules of the weights.
+        weigh: whether all rounds have scores of held-out batches.
     """
     seconds = sum(one.seconds for one in rounds)
     posteriors = np.stack([one.log_posterior for one in rounds])
@@ -99,23 +108,25 @@ def over_rounds(rounds: Sequence[Reading], rules: Rules, *, weigh: bool) -> list
     if weigh:
         each = held_out_of(rounds)
         held_out = HeldOut(np.sum([one.log_odds for one in each], axis=0), each[0].secret)
-    plain = Reading(ACCUMULATED, accumulate(posteriors, rules.log_prior), held_out, seconds=seconds)
+    plain = RunReading(
+        ACCUMULATED, accumulate(posteriors, rules.log_prior), held_out, seconds=seconds
+    )
     if not weigh:
         return [plain]
     text = "weights of the rounds: {}"
     return [replace(weighted(rounds, rules, STACKED, text), seconds=seconds), plain]
 
 
-def of_first_rounds(rounds: Sequence[Reading], rules: Rules) -> list[Reading]:
-    """Return the plain sums of the first rounds, for the numbers of them that are reported.
+def of_first_rounds(rounds: Sequence[RunReading], rules: WeightingRules) -> list[RunReading]:
+    """Return the plain sums of the first rounds for the reported numbers of rounds.
 
     Args:
-        rounds: of one adversary, from the first on.
-        rules: how to weight them.
+        rounds: single rounds of one adversary, from the first on.
+        rules: rules with the prior.
     """
     posteriors = np.stack([one.log_posterior for one in rounds])
     return [
-        Reading(
+        RunReading(
             first_rounds(count),
             accumulate(posteriors[:count], rules.log_prior),
             seconds=sum(one.seconds for one in rounds[:count]),
@@ -125,25 +136,25 @@ def of_first_rounds(rounds: Sequence[Reading], rules: Rules) -> list[Reading]:
 
 
 def weighted(
-    parts: Sequence[Reading],
-    rules: Rules,
+    parts: Sequence[RunReading],
+    rules: WeightingRules,
     when: int | str,
     text: str,
     groups: Sequence[int] = (),
-) -> Reading:
-    """Return the weighted sum of readings; weights and judgement come from held-out batches.
+) -> RunReading:
+    """Return the weighted sum of readings, with weights from held-out batches.
 
     Args:
-        parts: all with judgements of the same held-out batches.
-        rules: how to weight them.
-        when: of the sum.
-        text: for the details, with a place for the weights.
-        groups: number of the adversary of each part; empty for a single one.
+        parts: readings with scores of the same held-out batches.
+        rules: rules of the weights.
+        when: name of the sum.
+        text: details with a placeholder for the weights.
+        groups: index of the adversary of each part; empty for a single one.
     """
     held_out = held_out_of(parts)
     weights = rules.stack.fit(held_out, groups)
     posteriors = np.stack([one.log_posterior for one in parts])
-    return Reading(
+    return RunReading(
         when,
         accumulate_weighted(posteriors, rules.log_prior, weights),
         cross_weighted(held_out, rules.stack, groups),
@@ -151,17 +162,17 @@ def weighted(
     )
 
 
-def held_out_of(readings: Sequence[Reading]) -> list[HeldOut]:
-    """Return the judgements of held-out batches; each reading has some."""
+def held_out_of(readings: Sequence[RunReading]) -> list[HeldOut]:
+    """Return the held-out log-odds of the readings."""
     return [one.held_out for one in readings if one.held_out is not None]
 
 
-def chosen(readings: Sequence[Reading], *, margin: float) -> Reading | None:
-    """Return the reading that held-out shadow data favour; None where none judged such data.
+def chosen(readings: Sequence[RunReading], *, margin: float) -> RunReading | None:
+    """Return the reading that held-out shadow data favour; None without such data.
 
     Args:
-        readings: the preferred one first.
-        margin: AUROC by which another must be better.
+        readings: candidates, the preferred one first.
+        margin: required lead in AUROC of any other reading.
     """
     able = [(one.auroc, one) for one in readings if one.auroc is not None]
     if not able:

@@ -1,7 +1,7 @@
-"""The attack on one round's gradients."""
+"""Attacks on the gradients of one round, and of all rounds at once."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,29 +11,46 @@ from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
 from leakgauge.defenses import Defense
-from leakgauge.inference.adversaries.adversary import Adversary
+from leakgauge.inference.adversaries.adversary import (
+    Adversary,
+    AnyAttack,
+    CandidateAdversary,
+    CandidateAttack,
+)
 from leakgauge.inference.adversaries.calibration import HeldOut
+from leakgauge.inference.adversaries.joint import (
+    Joint,
+    Products,
+    joint_posterior,
+    products_of_round,
+)
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.stacking import judge_held_out
-from leakgauge.inference.games.candidates import AnyAttack, CandidateAdversary, CandidateAttack
-from leakgauge.inference.run.observing import by_block, candidates_of_trials, sent_by_clients
-from leakgauge.inference.run.shadows import defense_of_round, shadows_of_round
-from leakgauge.inference.run.stage import Stage, judges_candidates, with_candidates
-from leakgauge.inference.settings import FRESH
+from leakgauge.inference.adversaries.stacking import held_out_scores
+from leakgauge.inference.run.observing import (
+    by_block,
+    candidates_of_trials,
+    defense_of_round,
+    sent_by_clients,
+    shadows_of_round,
+)
+from leakgauge.inference.run.readings import RunReading
+from leakgauge.inference.run.stage import GameStage, compares_candidates, with_candidates
+from leakgauge.inference.words import FRESH
+from leakgauge.results.measurements import ACCUMULATED
 
 BATCHES = 2000
-"""Held-out shadow batches, for an attack that does not say how many it fits on."""
+"""Number of held-out shadow batches for an attack without ``batches``."""
 
 
 @dataclass(frozen=True, eq=False)
-class RoundJudgements:
-    """Judgements of each adversary in one round, by its knowledge and name: ``"static forest"``.
+class RoundResults:
+    """Results of each adversary in one round, by its knowledge and name: ``"static forest"``.
 
     Attributes:
-        log_posterior: ``[n, m]``.
-        details: what was fitted.
-        seconds: for fitting and for judging the trials.
-        held_out: judgements of held-out shadow batches, where there are any.
+        log_posterior: log posteriors of the trials ``[n, m]``.
+        details: settings and fitted values in words.
+        seconds: time to fit and to score the trials, in seconds.
+        held_out: log-odds of held-out shadow batches, if any.
     """
 
     log_posterior: Mapping[str, NDArray[np.float64]]
@@ -42,16 +59,16 @@ class RoundJudgements:
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)
 
 
-def play_round(stage: Stage, number: int, params: Params) -> RoundJudgements:
-    """Fit every adversary at this round's parameters and let it judge the trials.
+def attack_round(stage: GameStage, number: int, params: Params) -> RoundResults:
+    """Fit every adversary at the parameters of a round, and return its posteriors of the trials.
 
-    The trials' gradients are made chunk by chunk and never held at once.
+    The gradients of the trials are computed chunk by chunk and never held at once.
     """
     with one_thread():
-        return _play_round(stage, number, params)
+        return _attack_round(stage, number, params)
 
 
-def _play_round(stage: Stage, number: int, params: Params) -> RoundJudgements:
+def _attack_round(stage: GameStage, number: int, params: Params) -> RoundResults:
     defense = defense_of_round(stage, number, params)
     shadows = shadows_of_round(stage, number, params, defense)
     fitted: dict[str, Adversary | CandidateAdversary] = {}
@@ -59,52 +76,52 @@ def _play_round(stage: Stage, number: int, params: Params) -> RoundJudgements:
     for knowledge in stage.knowledge:
         for attack in stage.attacks:
             began, key = time.perf_counter(), f"{knowledge} {attack.name}"
-            word = attack.name.partition(":")[0]  # The same draws, whatever its settings.
-            rng = stream(stage.settings.seed, stage.game.name, "fit", word, number)
+            word = attack.name.partition(":")[0]  # the same draws for all settings
+            rng = stream(stage.spec.seed, stage.game.name, "fit", word, number)
             adversary = attack.fit(shadows[knowledge], stage.log_prior, rng=rng)
-            judged = _held_out(stage, attack, adversary, shadows[knowledge], rng)
-            if judged is not None:
-                held_out[key] = judged
+            known = _held_out(stage, attack, adversary, shadows[knowledge], rng)
+            if known is not None:
+                held_out[key] = known
             fitted[key] = adversary
             seconds[key] = time.perf_counter() - began
-    log_posterior = _judged(stage, number, params, defense, fitted, seconds)
+    log_posterior = _posteriors(stage, number, params, defense, fitted, seconds)
     details = {key: adversary.details for key, adversary in fitted.items()}
-    return RoundJudgements(log_posterior, details, seconds, held_out)
+    return RoundResults(log_posterior, details, seconds, held_out)
 
 
 def _held_out(
-    stage: Stage,
+    stage: GameStage,
     attack: AnyAttack,
     adversary: Adversary | CandidateAdversary,
     shadow: Shadow,
     rng: np.random.Generator,
 ) -> HeldOut | None:
-    """Judgements of held-out shadow batches, if the fit or the settings call for them."""
-    at_hand = getattr(adversary, "held_out", None)
+    """Return scores of held-out shadow batches, if the fit or the settings need them."""
+    known = getattr(adversary, "held_out", None)
     if isinstance(attack, CandidateAttack) or isinstance(adversary, CandidateAdversary):
-        # fresh rounds would pair batches of different users, where a trial keeps its own
-        return None if stage.settings.batches == FRESH else at_hand
-    if isinstance(at_hand, HeldOut) or not (stage.settings.stack or stage.compares):
-        return at_hand
+        # fresh rounds would pair batches of different users
+        return None if stage.spec.batches == FRESH else known
+    if isinstance(known, HeldOut) or not (stage.spec.stack or stage.compares):
+        return known
     batches = getattr(attack, "batches", BATCHES)
-    return judge_held_out(attack, adversary, shadow, batches=batches, rng=rng)
+    return held_out_scores(attack, adversary, shadow, batches=batches, rng=rng)
 
 
-def _judged(
-    stage: Stage,
+def _posteriors(
+    stage: GameStage,
     number: int,
     params: Params,
     defense: Defense,
     fitted: Mapping[str, Adversary | CandidateAdversary],
     seconds: dict[str, float],
 ) -> dict[str, NDArray[np.float64]]:
-    settings, trials = stage.settings, stage.trials
-    if settings.batches == FRESH:
-        rng = stream(settings.seed, stage.game.name, "redraw", number)
+    spec, trials = stage.spec, stage.trials
+    if spec.batches == FRESH:
+        rng = stream(spec.seed, stage.game.name, "redraw", number)
         trials = stage.game.redraw(trials, rng=rng)
     trials = with_candidates(stage, trials)
-    judged: dict[str, list[NDArray[np.float64]]] = {name: [] for name in fitted}
-    matching = {attack.name for attack in stage.attacks if judges_candidates(attack)}
+    found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in fitted}
+    matching = {attack.name for attack in stage.attacks if compares_candidates(attack)}
     order, done = by_block(trials), 0
     for grads in sent_by_clients(stage, number, params, trials, defense, order=order):
         chunk = order[done : done + len(next(iter(grads.values())))]
@@ -117,10 +134,55 @@ def _judged(
             knowledge, name = key.split(" ", 1)
             if name in matching:
                 assert isinstance(adversary, CandidateAdversary)
-                judged[key].append(adversary.log_posterior(grads, held[knowledge]))
+                found[key].append(adversary.log_posterior(grads, held[knowledge]))
             else:
                 assert not isinstance(adversary, CandidateAdversary)
-                judged[key].append(adversary.log_posterior(grads))
+                found[key].append(adversary.log_posterior(grads))
             seconds[key] += time.perf_counter() - began
     back = order.argsort().cpu().numpy()
-    return {name: np.concatenate(parts)[back] for name, parts in judged.items()}
+    return {name: np.concatenate(parts)[back] for name, parts in found.items()}
+
+
+def attack_jointly(
+    stage: GameStage,
+    starts: Sequence[Params],
+    *,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Mapping[str, RunReading]:
+    """Return the readings of the attacks on all rounds at once.
+
+    The gradients of the rounds are computed again, since all of them would fill a disk.
+
+    Args:
+        stage: game, trials and adversaries.
+        starts: parameters at the start of each round.
+        progress: called with the number of processed rounds.
+
+    Returns:
+        Readings by knowledge and name, ``"static joint"``; empty without such an attack, or if each
+        round draws new batches.
+    """
+    attacks = [attack for attack in stage.attacks if isinstance(attack, Joint)]
+    if not attacks or stage.spec.batches == FRESH or len(starts) < 2:
+        return {}
+    products: dict[tuple[str, str], Products] = {}
+    shadows: Mapping[str, Shadow] = {}
+    with one_thread():
+        for number, params in enumerate(starts, start=1):
+            defense = defense_of_round(stage, number, params)
+            shadows = shadows_of_round(stage, number, params, defense)
+            shadows = {knowledge: shadows[knowledge] for knowledge in stage.knowledge}
+            for attack in attacks:
+                sent = sent_by_clients(stage, number, params, stage.trials, defense)
+                for knowledge, new in products_of_round(attack, shadows, sent).items():
+                    key = knowledge, attack.name
+                    products[key] = products[key] + new if key in products else new
+            progress(number)
+        return {
+            f"{knowledge} {attack.name}": RunReading(
+                ACCUMULATED,
+                *joint_posterior(attack, shadow, products[knowledge, attack.name], stage.log_prior),
+            )
+            for attack in attacks
+            for knowledge, shadow in shadows.items()
+        }

@@ -1,4 +1,4 @@
-"""Whose the records of a run are: private, public (the adversary's) or test."""
+"""Split the records of a run into private, public (the adversary's) and test ones."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,41 +9,29 @@ from torch import Tensor
 
 from leakgauge.core.checks import nearest, require
 from leakgauge.core.rng import stream
-from leakgauge.data import Source, Split, split_records
-from leakgauge.data.split import split_users
+from leakgauge.data import Split, split_records
+from leakgauge.data.split_users import split_users
 from leakgauge.inference.catalog import USER
 from leakgauge.inference.games.blocks import MIN_BLOCKS
 from leakgauge.inference.games.users import BATCHES_OF_A_USER, users_of
-from leakgauge.inference.settings import InferenceSettings
-from leakgauge.runs.records import Records, records_of
+from leakgauge.inference.spec import InferenceSpec
+from leakgauge.runs.records import Records
 
 NEED_PUBLIC = 10
-"""Fewest shadow records of a value from which an adversary can learn."""
+"""Minimum number of shadow records of a value for an adversary to learn from."""
 
 NEED_LABEL = 5
-"""Fewest private records of a label from which a model can learn."""
+"""Minimum number of private records of a label for a model to learn from."""
 
 
-def inference_records(spec: InferenceSettings, source: Source) -> Records:
-    """Return the records of a run, before they are split."""
-    return records_of(
-        spec,
-        source,
-        hidden=spec.hidden,
-        net=spec.net,
-        secret=spec.secret,
-        merge_rare=spec.merge_rare,
-    )
-
-
-def split_of(records: Records, spec: InferenceSettings) -> Split:
-    """Return one split for all games of the run, so that they are about the same records.
+def split_of(records: Records, spec: InferenceSpec) -> Split:
+    """Return one split for all games of the run.
 
     Raises:
-        InputError: there is no such secret, or a value, a label or users are too rare.
+        InputError: the secret is unknown, or a value, a label or users are too rare.
     """
     if set(spec.ask) != {USER}:
-        secret = str(spec.secret)
+        secret = spec.secret_column
         require(
             secret in records.secrets,
             f"no secret {secret!r} in the data{nearest(secret, records.secrets)}",
@@ -76,15 +64,15 @@ def split_of(records: Records, spec: InferenceSettings) -> Split:
     return split if spec.private is None else _fewer_private(records, spec, split, spec.private)
 
 
-def _fewer_private(records: Records, spec: InferenceSettings, split: Split, most: int) -> Split:
-    """Leave private records drawn at random, as the paper does; the other parts stay as they are.
+def _fewer_private(records: Records, spec: InferenceSpec, split: Split, most: int) -> Split:
+    """Keep a random part of the private records, as the paper does; other parts are unchanged.
 
     Raises:
-        InputError: a value of the secret or a label is left too rare.
+        InputError: a value of the secret or a label becomes too rare.
     """
     drawn = stream(spec.seed, "private").permutation(len(split.private))[:most]
     fewer = replace(split, private=split.private[torch.from_numpy(np.sort(drawn))])
-    secret = str(spec.secret)
+    secret = spec.secret_column
     codes, names = records.secrets[secret], records.values.get(secret, ())
     _refuse_few(codes, fewer.private, f"secret {secret!r}", names, MIN_BLOCKS)
     label = _classes(records)
@@ -106,14 +94,14 @@ def _refuse_few(codes: Tensor, private: Tensor, what: str, names: Sequence[str],
 
 
 def _classes(records: Records) -> Tensor | None:
-    """Return the labels, of which none may be rare; None where they are no classes."""
+    """Return the labels if they are classes, which must not be rare; otherwise None."""
     is_class = not records.y.is_floating_point() and records.y.ndim == 1
     return records.y if is_class else None
 
 
-def _refuse_rare(records: Records, spec: InferenceSettings, split: Split) -> None:
-    """Users are split without a look at the secret, which other games need on both sides."""
-    secret = str(spec.secret)
+def _refuse_rare(records: Records, spec: InferenceSpec, split: Split) -> None:
+    """Refuse a split of users with too few records of a value, which other games need."""
+    secret = spec.secret_column
     if set(spec.ask) == {USER} or secret not in records.secrets:
         return
     codes = records.secrets[secret].cpu()
@@ -127,5 +115,5 @@ def _refuse_rare(records: Records, spec: InferenceSettings, split: Split) -> Non
             private >= MIN_BLOCKS and public >= NEED_PUBLIC,
             f"secret value {str(name)!r} has {private} private and {public} public records where "
             f"users are split for user inference; needed are {MIN_BLOCKS} and {NEED_PUBLIC}: ask "
-            "for the user in a run of its own",
+            "for the user in a separate run",
         )

@@ -1,7 +1,8 @@
-"""One game set up on one dataset: split, dealt, with its trials played."""
+"""One game on one dataset: the split, the trials and the adversaries."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,10 +11,10 @@ from numpy.typing import NDArray
 from leakgauge.core.checks import nearest, require, require_choice
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.rng import stream, torch_stream
-from leakgauge.core.types import Dataset, Task
+from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.data import Split
 from leakgauge.defenses import Defense, none, with_noise
-from leakgauge.gradients import batch_gradients, check_vectorisable, params_of
+from leakgauge.gradients import MAX_BYTES, batch_gradients, check_vectorisable, params_of
 from leakgauge.inference import (
     BATCH_GAMES,
     GAMES,
@@ -28,39 +29,81 @@ from leakgauge.inference import (
     Ratio,
     Trials,
     UserInference,
+    adversaries_for,
     attribute_candidates,
     games_of,
     parse_adversary,
-    players,
 )
 from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
-from leakgauge.inference.games.one_value import one_against_rest
+from leakgauge.inference.games.games import one_against_rest
 from leakgauge.inference.games.users import users_of
-from leakgauge.inference.run.learned import LearnedDefenses
-from leakgauge.inference.run.settings import Settings
-from leakgauge.inference.settings import EMPIRICAL
+from leakgauge.inference.spec import InferenceSpec
+from leakgauge.inference.words import EMPIRICAL
+from leakgauge.runs.spec import check_bounds
 
-CHEAP_TO_JUDGE = (PropertyInference.name, AttributeInference.name)
-"""Games whose adversaries judge held-out batches unasked; for shares each would be fitted once more
-for each fold and each step of its order."""
+BYTES_PER_PARAMETER = 300
+"""Memory of a learned defense per model parameter, for 32 hidden units in float64."""
+
+
+class LearnedDefenses:
+    """Cache of the learned defense of each round, in this process.
+
+    Training and the attacks need the same defense. Defenses that do not fit into ``max_bytes`` are
+    learned again, with the same result. Another process starts with an empty cache.
+
+    Args:
+        max_bytes: bound on the memory of the cache.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._kept: dict[int, tuple[Params, Defense]] = {}
+
+    def of_round(self, number: int, params: Params, learn: Callable[[], Defense]) -> Defense:
+        """Return the defense of a round at ``params``; ``learn`` makes one that is not cached."""
+        if number in self._kept and _equal(self._kept[number][0], params):
+            return self._kept[number][1]
+        defense = learn()
+        size = BYTES_PER_PARAMETER * sum(leaf.numel() for leaf in params.values())
+        if size * (len(self._kept) + 1) <= self._max_bytes:
+            self._kept[number] = dict(params), defense
+        return defense
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_max_bytes": self._max_bytes, "_kept": {}}
+
+
+def _equal(one: Params, other: Params) -> bool:
+    return one.keys() == other.keys() and all(
+        torch.equal(leaf, other[name]) for name, leaf in one.items()
+    )
+
+
+COMPARED_GAMES = (PropertyInference.name, AttributeInference.name)
+"""Games whose adversaries score held-out batches by default.
+
+For shares each adversary would be fitted again for each fold and each step of the order.
+"""
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
-    """One game set up on one dataset: all that its rounds share.
+class GameStage:
+    """One game on one dataset, with everything that its rounds share.
 
     Attributes:
-        task: the model and its loss, as the defense has prepared them.
-        private: the records that are trained on and attacked; public, the adversary's own; test,
-            seen by neither.
-        game: the game, dealt on the private records.
-        trials: played once; the rounds redraw their batches where ``settings.batches`` says so.
-        attacks: in the order of the caller.
-        settings: how it is played.
-        defense: what the clients do to their gradients, in training and when attacked.
-        panel: names of the attacks whose judgements are also added up; empty for none.
-        notes: what users should know of how it is played.
-        learned: what a defense learned in the rounds so far.
+        task: the model and its loss, as prepared by the defense.
+        private: records that are trained on and attacked.
+        public: records of the adversary.
+        test: records that neither uses.
+        game: the game on the private records.
+        trials: trials of the first round; the others redraw batches if ``spec.batches`` is "fresh".
+        attacks: attacks in the order of the caller.
+        spec: the settings of the run.
+        defense: defense of the gradients, in training and under attack.
+        panel: names of the attacks in the weighted sum; empty for none.
+        notes: notes for users.
+        max_bytes: bound on the gradients held at once.
+        learned: cache of learned defenses.
     """
 
     task: Task
@@ -70,55 +113,66 @@ class Stage:
     game: Game
     trials: Trials
     attacks: tuple[AnyAttack, ...]
-    settings: Settings
+    spec: InferenceSpec
     defense: Defense = field(default_factory=none)
     panel: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    max_bytes: int = MAX_BYTES
     learned: LearnedDefenses = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "learned", LearnedDefenses(self.settings.max_bytes))
+        object.__setattr__(self, "learned", LearnedDefenses(self.max_bytes))
+
+    @property
+    def secret(self) -> str:
+        """Name of the secret; in user inference that of the users."""
+        return self.spec.secret_of(self.game.name)
+
+    @property
+    def batch_size(self) -> int:
+        """B, records of a private batch and of a training step."""
+        return self.spec.batch_of(self.game.name)
 
     @property
     def log_prior(self) -> NDArray[np.float64]:
-        """Log P(a) ``[m]``."""
+        """log P(a) ``[m]``."""
         log_prior: NDArray[np.float64] = np.log(np.asarray(self.game.prior))
         return log_prior
 
     @property
     def name(self) -> str:
-        """Game and defense, for users and for folders."""
+        """Game and defense, for messages and folders."""
         undefended = self.defense.name == "none"
         return self.game.name if undefended else f"{self.game.name}, {self.defense.name}"
 
     @property
     def knowledge(self) -> tuple[str, ...]:
-        """What the adversaries know of the defense; without one only static adversaries exist."""
+        """Knowledge of the defense; without a defense only static adversaries exist."""
         return (STATIC,) if self.defense.name == "none" else (STATIC, ADAPTIVE)
 
     @property
     def compares(self) -> bool:
-        """Whether adversaries are compared on held-out shadow batches, to choose a headline."""
-        return len(self.attacks) > 1 and self.game.name in CHEAP_TO_JUDGE
+        """Whether held-out shadow batches compare the adversaries to choose a headline."""
+        return len(self.attacks) > 1 and self.game.name in COMPARED_GAMES
 
     @property
     def shadow_batches(self) -> float:
-        """How many disjoint shadow batches of the rarest secret there are."""
-        counts = torch.bincount(self.public.secrets[self.settings.secret])
-        return float(counts[counts > 0].min()) / self.settings.batch_size
+        """Number of disjoint shadow batches of the rarest secret."""
+        counts = torch.bincount(self.public.secrets[self.secret])
+        return float(counts[counts > 0].min()) / self.batch_size
 
     @property
     def majority(self) -> float:
-        """The success rate of always guessing the most probable secret."""
+        """Success rate of always guessing the most probable secret."""
         return max(self.game.prior)
 
-    def in_round(self, data: Dataset, whose: str, number: int) -> Dataset:
-        """The records as the task takes them in a round: under VIB, with the noise of their codes.
+    def in_round(self, data: Dataset, role: str, number: int) -> Dataset:
+        """Return the records as inputs of a round; VIB adds the noise of their codes.
 
-        A record has one code a round, as it is trained on once a round; ``whose`` parts the
-        noise of clients from that of the adversary's own experiments.
+        A record has one code per round, since it is trained on once per round. ``role`` separates
+        the noise of clients from that of the adversary's simulations.
         """
-        rng = torch_stream(self.settings.seed, self.game.name, "code", whose, number)
+        rng = torch_stream(self.spec.seed, self.game.name, "code", role, number)
         return replace(data, x=with_noise(self.task, data.x, generator=rng))
 
 
@@ -129,28 +183,29 @@ def make_stage(
     split: Split,
     *,
     attacks: Sequence[AnyAttack] = (),
-    settings: Settings,
+    spec: InferenceSpec,
     defense: Defense | None = None,
     panel: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
-) -> Stage:
-    """Deal the private records and play the trials.
+) -> GameStage:
+    """Return a stage: draw the trials from the private records, and check everything.
 
     Args:
         ask: the game's name: ``"property"``, ``"attribute"``, ``"proportion"`` or ``"user"``.
         task: the model, at its initial parameters, and its loss.
         data: all records.
-        split: whose they are.
-        attacks: with different names; by default the paper's.
-        settings: how to play.
-        defense: what the clients do to their gradients; None for nothing.
-        panel: names of the attacks whose judgements are also added up.
-        notes: what users should know of how it is played.
+        split: rows of the private, public and test records.
+        attacks: attacks with different names; by default that of the paper.
+        spec: the settings of the run.
+        defense: defense of the gradients; None for none.
+        panel: names of the attacks in the weighted sum.
+        notes: notes for users.
 
     Raises:
         InputError: the data, the model or the settings do not fit the game.
     """
     require_choice(ask, "--ask", GAMES)
+    check_bounds(spec)
     chosen = none() if defense is None else defense
     if ask == UserInference.name:
         chosen = chosen.for_user_inference()
@@ -163,99 +218,100 @@ def make_stage(
             "digits are too coarse; call model.float()",
         )
     device = next(iter(params.values())).device
-    data = _with_secret(ask, data, settings).to(device)
-    generator = torch_stream(settings.seed, "defense", chosen.name)
+    data = _with_secret(ask, data, spec).to(device)
+    generator = torch_stream(spec.seed, "defense", chosen.name)
     task = chosen.prepare(task, shape=tuple(data.x.shape[1:]), generator=generator)
-    _try(task, data, settings)
+    _try(task, data, spec.batch_of(ask), allow_loop=spec.allow_loop)
     private, public, test = (
         data.rows(rows.to(device)) for rows in (split.private, split.public, split.test)
     )
-    values = int(data.secrets[settings.secret].max()) + 1
-    game = _deal(ask, private, values, settings)
-    trials = game.play(settings.trials, rng=stream(settings.seed, ask, "trials"))
+    values = int(data.secrets[spec.secret_of(ask)].max()) + 1
+    game = _deal(ask, private, values, spec)
+    trials = game.draw_trials(spec.trials_of(ask), rng=stream(spec.seed, ask, "trials"))
     _refuse_few_trials(trials, game.values)
-    named = attacks or (parse_adversary(players(ask)[0]),)
+    named = attacks or (parse_adversary(adversaries_for(ask)[0]),)
     ready = tuple(_ready(ask, attack, data.x) for attack in named)
     names = [attack.name for attack in ready]
     require(len(set(names)) == len(names), f"expected different attacks, got {names}")
     for attack in ready:
         if isinstance(attack, CandidateAttack):
-            shadow = game.shadow(task, params_of(task.model), public, max_bytes=settings.max_bytes)
+            shadow = game.shadow(task, params_of(task.model), public, max_bytes=MAX_BYTES)
             attack.check(shadow, game.values)
-    stage = Stage(task, private, public, test, game, trials, ready, settings, chosen, panel, notes)
+    stage = GameStage(task, private, public, test, game, trials, ready, spec, chosen, panel, notes)
     with_candidates(stage, replace(trials, rows=trials.rows[:1]))  # refuses early
     return stage
 
 
-def with_candidates(stage: Stage, trials: Trials) -> Trials:
-    """Return the trials with the candidate batches that matching adversaries hold."""
-    if trials.candidates is not None or not any(map(judges_candidates, stage.attacks)):
+def with_candidates(stage: GameStage, trials: Trials) -> Trials:
+    """Return the trials with the candidate batches of candidate attacks."""
+    if trials.candidates is not None or not any(map(compares_candidates, stage.attacks)):
         return trials
-    candidates = attribute_candidates(trials, stage.settings.secret, stage.game.values)
+    candidates = attribute_candidates(trials, stage.secret, stage.game.values)
     return replace(trials, candidates=candidates)
 
 
-def judges_candidates(attack: AnyAttack) -> bool:
-    """Return whether the attack compares with candidate batches."""
+def compares_candidates(attack: AnyAttack) -> bool:
+    """Return whether the attack compares candidate batches."""
     return isinstance(attack, CandidateAttack)
 
 
-def _with_secret(ask: str, data: Dataset, settings: Settings) -> Dataset:
-    """The data with the game's secret: in user inference the user, of a share one value."""
-    secret = settings.secret
+def _with_secret(ask: str, data: Dataset, spec: InferenceSpec) -> Dataset:
+    """Return the data with the secret of the game: the user, one value against the rest, ..."""
+    secret = spec.secret_of(ask)
     if ask == UserInference.name:
         return replace(data, secrets={**data.secrets, secret: users_of(data.users)})
     require(
         secret in data.secrets, f"no secret {secret!r} in the data{nearest(secret, data.secrets)}"
     )
     if ask == ProportionInference.name:
-        return one_against_rest(data, secret, settings.ratio_of)
+        return one_against_rest(data, secret, spec.ratio_of)
     return data
 
 
-def _try(task: Task, data: Dataset, settings: Settings) -> None:
-    """One batch's gradient, so that a model that does not fit is refused early."""
-    first = data.rows(torch.arange(min(len(data), settings.batch_size), device=data.y.device))
+def _try(task: Task, data: Dataset, batch_size: int, *, allow_loop: bool) -> None:
+    """Compute the gradient of one batch, to refuse an unsuitable model before training."""
+    first = data.rows(torch.arange(min(len(data), batch_size), device=data.y.device))
     x = with_noise(task, first.x, generator=torch_stream(0, "try"))
-    if not settings.allow_loop:
+    if not allow_loop:
         check_vectorisable(task, x, first.y)
     else:
         batch_gradients(task, params_of(task.model), x[None], first.y[None])
 
 
-def _deal(ask: str, private: Dataset, values: int, settings: Settings) -> Game:
-    rng = stream(settings.seed, ask, "blocks")
+def _deal(ask: str, private: Dataset, values: int, spec: InferenceSpec) -> Game:
+    rng = stream(spec.seed, ask, "blocks")
+    batch_size, secret = spec.batch_of(ask), spec.secret_of(ask)
     if ask == UserInference.name:
         return UserInference.deal(
-            private, batch_size=settings.batch_size, candidates=settings.candidates, rng=rng
+            private, batch_size=batch_size, candidates=spec.candidates, rng=rng
         )
     game = BATCH_GAMES[ask]
     proportion = game is ProportionInference
-    mix = Ratio(settings.ratio_bins, settings.ratio_counts) if proportion else Pure(values)
+    mix = Ratio(spec.ratio_bins, spec.ratio_counts) if proportion else Pure(values)
     prior = None
-    if settings.prior == EMPIRICAL:
+    if spec.prior == EMPIRICAL:
         require(not proportion, "the data have no prior of shares; take --prior uniform")
-        counts = torch.bincount(private.secrets[settings.secret], minlength=values)
+        counts = torch.bincount(private.secrets[secret], minlength=values)
         prior = tuple((counts.double() / len(private)).tolist())
     return game.deal(
         private,
-        settings.secret,
-        batch_size=settings.batch_size,
+        secret,
+        batch_size=batch_size,
         mix=mix,
         prior=prior,
-        max_blocks=max(MIN_BLOCKS, min(MAX_BLOCKS, settings.trials // (5 * mix.values))),
+        max_blocks=max(MIN_BLOCKS, min(MAX_BLOCKS, spec.trials_of(ask) // (5 * mix.values))),
         rng=rng,
     )
 
 
 def _ready(ask: str, attack: AnyAttack, x: torch.Tensor) -> AnyAttack:
-    """The attack as it plays this game on records ``x``: an ordered secret step by step."""
+    """Return the attack for this game and records ``x``; a share is inferred step by step."""
     if isinstance(attack, Ordinal):
         return attack
     require(
         ask in games_of(attack),
-        f"the adversary {attack.name!r} does not play {ask!r}; choose one of "
-        f"{', '.join(players(ask))}",
+        f"the adversary {attack.name!r} does not support {ask!r}; choose one of "
+        f"{', '.join(adversaries_for(ask))}",
     )
     by_data = getattr(attack, "for_records", None)
     attack = attack if by_data is None else by_data(x)
@@ -266,9 +322,9 @@ def _ready(ask: str, attack: AnyAttack, x: torch.Tensor) -> AnyAttack:
 
 
 def _refuse_few_trials(trials: Trials, values: int) -> None:
-    """Each secret must be tried in several blocks, or resampled blocks may miss it.
+    """Refuse trials that try a secret in few blocks, since resampled blocks could miss it.
 
-    Likewise with any one user left out, where all trials are in one block.
+    If all trials are in one block, the same holds with any one user left out.
     """
     where, fewest = "independent groups of records", len(trials)
     for value in range(values):

@@ -1,4 +1,4 @@
-"""Training of a stage, round by round: a federation with one participant."""
+"""Train a stage round by round, as a federation with one participant."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,26 +7,26 @@ from itertools import islice
 from leakgauge.core.rng import derive, stream
 from leakgauge.core.types import Params
 from leakgauge.gradients import params_of
-from leakgauge.inference.run.shadows import defense_of_round
-from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.observing import defense_of_round
+from leakgauge.inference.run.stage import GameStage
 from leakgauge.training import Protocol, State
 from leakgauge.training.catalog import parse_optimizer
 from leakgauge.training.federation import federation
-from leakgauge.training.optimizers import Make, Optimizing
+from leakgauge.training.optimizers import Optimizing
 from leakgauge.training.participant import Turn
 from leakgauge.training.state import Tensors, tensors_of
 
 
 @dataclass(frozen=True, eq=False)
 class StageParticipant:
-    """The participant who holds the private records of a stage.
+    """The participant with the private records of a stage.
 
     Attributes:
-        stage: gives the records and the defense of each round.
-        optimizer: keeps its state from round to round; None for plain SGD.
+        stage: records and defense of each round.
+        optimizer: optimizer with a state over the rounds; None for plain SGD.
     """
 
-    stage: Stage
+    stage: GameStage
     optimizer: Optimizing | None
 
     def __len__(self) -> int:
@@ -46,17 +46,19 @@ class StageParticipant:
         )
 
 
-def trajectory(stage: Stage, *, after: int = 0, params: Params | None = None) -> Iterator[Params]:
-    """The parameters at the start of each round, then those at the end of the last.
+def trajectory(
+    stage: GameStage, *, after: int = 0, params: Params | None = None
+) -> Iterator[Params]:
+    """Yield the parameters at the start of each round, then those at the end of the last.
 
     Args:
-        stage: what is trained.
-        after: rounds that are trained already; the iterator goes on behind them.
-        params: the parameters after these; the model's own if None.
+        stage: the stage to train.
+        after: number of finished rounds, which are skipped.
+        params: parameters after these rounds; None for those of the model.
     """
-    settings = stage.settings
-    make = parse_optimizer(settings.optimizer, lr=settings.lr)
-    if make is not None and after > 0:  # its state was not kept: it starts over
+    spec = stage.spec
+    make = parse_optimizer(spec.optimizer, lr=spec.lr)
+    if make is not None and after > 0:  # its state was not kept, so it restarts
         yield from islice(trajectory(stage), after + 1, None)
         return
     start = params_of(stage.task.model) if params is None else dict(params)
@@ -66,16 +68,9 @@ def trajectory(stage: Stage, *, after: int = 0, params: Params | None = None) ->
         stage.task,
         State({**tensors_of(stage.task), **start}),
         [StageParticipant(stage, None if make is None else Optimizing(make))],
-        _protocol(stage, make),
-        seed=settings.seed,
+        Protocol(rounds=spec.rounds, lr=spec.lr, optimizer=make, batch_size=stage.batch_size),
+        seed=spec.seed,
         after=after,
     )
     for one in rounds:
         yield {name: one.state.shared[name] for name in start}
-
-
-def _protocol(stage: Stage, make: Make | None) -> Protocol:
-    settings = stage.settings
-    return Protocol(
-        rounds=settings.rounds, lr=settings.lr, optimizer=make, batch_size=settings.batch_size
-    )

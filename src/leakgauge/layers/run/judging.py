@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
 from leakgauge.inference.adversaries.calibration import HeldOut
-from leakgauge.inference.adversaries.part import Part
+from leakgauge.inference.adversaries.partial import PartialAttack
 from leakgauge.inference.adversaries.stacking import Stack
 from leakgauge.layers.catalog import QUESTION, VOTES
 from leakgauge.layers.information import calibrate, gain, joined, softmax_over_votes
@@ -62,9 +62,9 @@ class LayerJudgement:
         return share
 
 
-def judge_layers(view: AttackerView, part: Part, layer: str, *, seed: int) -> LayerJudgement:
-    """Fit an attack on a part of the gradients, and return its log-odds."""
-    values = len(view.log_prior)
+def hear(scene: Scene, part: PartialAttack, layer: str, *, seed: int) -> Heard:
+    """Fit an attack on a part of the gradients, and let it judge."""
+    values = len(scene.log_prior)
     uniform = np.full(values, -np.log(values))
     rng = stream(seed, QUESTION, "fit", layer, part.name.partition(":")[0])
     with one_thread():

@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from leakgauge.core.checks import InputError
-from leakgauge.inference.settings import InferenceSettings
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.report.facts import other_facts
 from leakgauge.report.section import Chart, Level, Row, Section
 from leakgauge.report.templates import render
@@ -144,7 +144,7 @@ def next_command(settings: Any, question: Question) -> str:
     if set(spec.token) == set(TOKENS):
         return ""
     both = changed(spec, token=TOKENS)
-    return repeat_audit("audit", {question.name: (question, both)}, InferenceSettings)
+    return repeat_audit("audit", {question.name: (question, both)}, InferenceSpec)
 
 
 def _texts(course: Course) -> dict[str, Any]:

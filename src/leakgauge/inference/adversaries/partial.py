@@ -1,4 +1,4 @@
-"""Wraps an attack so that it sees a part of each gradient: some layers, or a few coordinates."""
+"""Restrict an attack to a part of each gradient: some layers, or a few coordinates."""
 
 from dataclasses import dataclass, replace
 
@@ -12,10 +12,10 @@ from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inference.adversaries.adversary import Adversary, Attack
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.views import Seen
+from leakgauge.inference.adversaries.views import PartialView
 
 COORDINATES = "coordinates"
-"""The name of the only leaf of a gradient of which random coordinates are seen."""
+"""Name of the only leaf of a gradient that is reduced to random coordinates."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,9 @@ class Selection:
     """Some parameters of a gradient, or random coordinates of them.
 
     Attributes:
-        parameters: names of the parameters that are seen.
-        coordinates: how many of their coordinates are seen, the same ones in every gradient; None
-            for all.
-        seed: draws the coordinates.
+        parameters: names of the observed parameters.
+        coordinates: number of observed coordinates, the same ones in every gradient; None for all.
+        seed: seed of the drawn coordinates.
 
     References:
         Mo et al., 2021, Figure 6: 48 random coordinates of each layer.
@@ -48,7 +47,7 @@ class Selection:
             require_count(self.coordinates, "number of coordinates")
 
     def __call__(self, grads: Grads) -> Grads:
-        """Return what is seen of gradients with leaves ``[n, *p]``.
+        """Return the observed part of gradients with leaves ``[n, *p]``.
 
         Raises:
             InputError: a parameter is unknown.
@@ -74,17 +73,16 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Part:
-    """An attack that sees some parameters' gradients only.
+class PartialAttack:
+    """An attack that observes the gradients of some parameters only.
 
-    Where the wrapped attack has a ``view``, all parts of one shadow share one pass over its
-    gradients.
+    If the wrapped attack has a ``view``, all parts of one shadow share one pass over its gradients.
 
     Attributes:
-        attack: the attack; any that judges gradients without candidates.
-        parameters: names of the parameters that it sees.
-        coordinates: how many random coordinates of them it sees; None for all.
-        seed: draws the coordinates.
+        attack: any attack on gradients without candidates.
+        parameters: names of the observed parameters.
+        coordinates: number of observed random coordinates; None for all.
+        seed: seed of the drawn coordinates.
 
     References:
         Mo et al., 2021, section 6.2.
@@ -102,30 +100,30 @@ class Part:
 
     @property
     def selection(self) -> Selection:
-        """What it sees."""
+        """The observed part."""
         return Selection(self.parameters, self.coordinates, self.seed)
 
     @property
-    def view(self) -> Seen | None:
-        """Gradients to features; None where the wrapped attack does not tell."""
+    def view(self) -> PartialView | None:
+        """Function from gradients to features; None if the wrapped attack has none."""
         view = getattr(self.attack, "view", None)
-        return None if view is None else Seen(view, self.selection)
+        return None if view is None else PartialView(view, self.selection)
 
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
-    ) -> "FittedPart":
+    ) -> "FittedPartialAttack":
         """Fit the attack on a shadow whose gradients are cut to the part."""
         cut = replace(shadow, sees=self.selection).sharing(shadow.shared)
-        return FittedPart(self.selection, self.attack.fit(cut, log_prior, rng=rng))
+        return FittedPartialAttack(self.selection, self.attack.fit(cut, log_prior, rng=rng))
 
 
 @dataclass(frozen=True, eq=False)
-class FittedPart:
-    """A fitted ``Part``.
+class FittedPartialAttack:
+    """A fitted ``PartialAttack``.
 
     Attributes:
-        selection: what it sees of a gradient.
-        adversary: judges what is seen.
+        selection: the observed part of a gradient.
+        adversary: adversary of that part.
     """
 
     selection: Selection
@@ -133,7 +131,7 @@ class FittedPart:
 
     @property
     def details(self) -> str:
-        """What the fitted attack says of itself."""
+        """The details of the wrapped adversary."""
         return self.adversary.details
 
     def log_posterior(self, seen: Grads) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Turns the adversaries' judgements into measurements."""
+"""Turn the results of the adversaries into measurements."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,21 +9,26 @@ from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
 from leakgauge.core.versions import versions
+from leakgauge.inference.adversaries.adversary import AnyAttack
 from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, USER
-from leakgauge.inference.games.candidates import AnyAttack
-from leakgauge.inference.run.figures import judged_of, of_baselines, of_model, scored
-from leakgauge.inference.run.most_at_risk import most_at_risk
+from leakgauge.inference.run.figures import (
+    baseline_figures,
+    most_at_risk,
+    scored,
+    scored_trials,
+    utility_figures,
+)
 from leakgauge.inference.run.readings import (
-    Reading,
-    Rules,
+    RunReading,
+    WeightingRules,
     chosen,
     of_first_rounds,
     over_rounds,
     weighted,
 )
-from leakgauge.inference.run.rounds import RoundJudgements
-from leakgauge.inference.run.stage import Stage
-from leakgauge.inference.settings import FRESH
+from leakgauge.inference.run.rounds import RoundResults
+from leakgauge.inference.run.stage import GameStage
+from leakgauge.inference.words import FRESH
 from leakgauge.results import scores
 from leakgauge.results.measurements import (
     CHOSEN,
@@ -34,37 +39,37 @@ from leakgauge.results.measurements import (
 )
 
 
-def judge(
-    stage: Stage,
-    rounds: Sequence[RoundJudgements],
+def measure(
+    stage: GameStage,
+    rounds: Sequence[RoundResults],
     final: Params,
     *,
     dataset: str,
     label: str,
-    jointly: Mapping[str, Reading] = MappingProxyType({}),
+    jointly: Mapping[str, RunReading] = MappingProxyType({}),
 ) -> list[Measurement]:
-    """Score every adversary, in single rounds and over the first and all, and the trained model.
+    """Return the figures of every adversary, by round and over the rounds, and of the model.
 
     Args:
-        stage: what was played.
-        rounds: the adversaries' judgements, round by round.
-        final: the parameters after the last round.
-        dataset: the data's name, for the measurements.
-        label: the label's name, for the measurements.
-        jointly: judgements of those that saw all rounds at once, from ``weigh_rounds``.
+        stage: game, trials and adversaries.
+        rounds: results of the adversaries, round by round.
+        final: parameters after the last round.
+        dataset: name of the data in the measurements.
+        label: name of the label in the measurements.
+        jointly: results on all rounds at once, from ``attack_jointly``.
     """
     base = Measurement(
         question="inference",
         game=stage.game.name,
         dataset=dataset,
         label=label,
-        secret=stage.settings.secret,
+        secret=stage.secret,
         defense=stage.defense.name,
         knowledge=STATIC,
         adversary="",
         metric="",
         round=0,
-        seed=stage.settings.seed,
+        seed=stage.spec.seed,
         estimate=Estimate(0, 0, 0, 0),
         chance=0.0,
         versions=versions(),
@@ -78,19 +83,19 @@ def judge(
                     stage, rounds, jointly, replace(base, knowledge=knowledge)
                 )
             ),
-            *of_model(stage, final, base),
-            *of_baselines(stage, base),
+            *utility_figures(stage, final, base),
+            *baseline_figures(stage, base),
         ]
 
 
 def _of_knowledge(
-    stage: Stage,
-    rounds: Sequence[RoundJudgements],
-    jointly: Mapping[str, Reading],
+    stage: GameStage,
+    rounds: Sequence[RoundResults],
+    jointly: Mapping[str, RunReading],
     base: Measurement,
 ) -> list[Measurement]:
-    """The figures of all adversaries with one knowledge of the defense, and their headline."""
-    rules = Rules(stage.log_prior, stage.shadow_batches)
+    """Return the figures of all adversaries with one knowledge of the defense."""
+    rules = WeightingRules(stage.log_prior, stage.shadow_batches)
     members = {
         attack.name: _readings(stage, rules, rounds, jointly, base.knowledge, attack)
         for attack in stage.attacks
@@ -124,7 +129,7 @@ def _of_knowledge(
 
 
 ONE_AGAINST_REST = (PROPERTY, ATTRIBUTE)
-"""Games whose headline is also told for each value; candidates and ranges are not values."""
+"""Games with a headline for each value of the secret as well."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,44 +137,44 @@ class _Member:
     """The readings of one adversary.
 
     Attributes:
-        rounds: its single rounds.
-        sums: over all rounds; the preferred one first.
+        rounds: single rounds.
+        sums: sums over all rounds; the preferred one first.
         first: sums of the first rounds.
     """
 
-    rounds: Sequence[Reading]
-    sums: Sequence[Reading]
-    first: Sequence[Reading] = ()
+    rounds: Sequence[RunReading]
+    sums: Sequence[RunReading]
+    first: Sequence[RunReading] = ()
 
     @property
-    def preferred(self) -> list[Reading]:
-        """All readings to choose from, the preferred one first."""
+    def preferred(self) -> list[RunReading]:
+        """All candidate readings, the preferred one first."""
         return [*self.sums, *self.rounds] if len(self.rounds) > 1 else [*self.rounds]
 
 
 def _readings(
-    stage: Stage,
-    rules: Rules,
-    rounds: Sequence[RoundJudgements],
-    jointly: Mapping[str, Reading],
+    stage: GameStage,
+    rules: WeightingRules,
+    rounds: Sequence[RoundResults],
+    jointly: Mapping[str, RunReading],
     knowledge: str,
     attack: AnyAttack,
 ) -> _Member:
     key = f"{knowledge} {attack.name}"
-    fresh = stage.settings.batches == FRESH
+    fresh = stage.spec.batches == FRESH
     single = []
-    for number, played in enumerate(rounds, start=1):
-        held_out = played.held_out.get(key)
+    for number, results in enumerate(rounds, start=1):
+        held_out = results.held_out.get(key)
         single.append(
-            Reading(
+            RunReading(
                 number,
-                played.log_posterior[key],
+                results.log_posterior[key],
                 held_out.by_secret() if fresh and held_out is not None else held_out,
-                {"adversary": played.details[key]},
-                played.seconds[key],
+                {"adversary": results.details[key]},
+                results.seconds[key],
             )
         )
-    first: list[Reading] = []
+    first: list[RunReading] = []
     if key in jointly:
         sums = [jointly[key]]
     else:
@@ -185,10 +190,12 @@ def _readings(
     )
 
 
-def _panel(rules: Rules, members: Mapping[str, _Member], together: Collection[str]) -> _Member:
-    """The weighted sums of the members: round by round, and over all rounds.
+def _panel(
+    rules: WeightingRules, members: Mapping[str, _Member], together: Collection[str]
+) -> _Member:
+    """Return the weighted sums of the members: round by round, and over all rounds.
 
-    Those of ``together`` saw all rounds at once, and count once.
+    Members in ``together`` attack all rounds at once, and count once.
     """
     by_round = {name: one for name, one in members.items() if name not in together}
     numbers = range(len(by_round))
@@ -216,23 +223,23 @@ def _panel(rules: Rules, members: Mapping[str, _Member], together: Collection[st
     )
 
 
-def headline(best: Mapping[str, Reading], rules: Rules) -> str | None:
+def headline(best: Mapping[str, RunReading], rules: WeightingRules) -> str | None:
     """Return the adversary that held-out shadow data favour; None without any.
 
-    The panel, where it is among them, unless another is clearly better.
+    The panel is preferred, unless another adversary is clearly better.
 
     Args:
-        best: the chosen reading of each adversary by name.
-        rules: how to choose.
+        best: chosen reading of each adversary by name.
+        rules: rules of the choice.
     """
     picked = chosen([*best.values()], margin=rules.margin if PANEL in best else 0.0)
     return next((name for name, reading in best.items() if reading is picked), None)
 
 
 def _figures(
-    stage: Stage, member: _Member, base: Measurement
+    stage: GameStage, member: _Member, base: Measurement
 ) -> dict[int | str, list[Measurement]]:
-    """The figures of every reading."""
+    """Return the figures of every reading."""
     return {
         one.when: list(
             scored(
@@ -245,28 +252,28 @@ def _figures(
     }
 
 
-def _each_value(stage: Stage, reading: Reading, like: Measurement) -> list[Measurement]:
-    """The headline's AUROC of each value of the secret against all others."""
-    judged = judged_of(stage, reading)
-    rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
+def _each_value(stage: GameStage, reading: RunReading, like: Measurement) -> list[Measurement]:
+    """Return the AUROC of each value of the secret against all others for the headline."""
+    trials = scored_trials(stage, reading)
+    rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
     return [
         replace(like, metric=f"{scores.AUROC}: {name}", estimate=estimate, chance=0.5, curve=None)
         for name, estimate in zip(
-            stage.game.value_names, scores.each_value(judged, rng=rng), strict=True
+            stage.game.value_names, scores.each_value(trials, rng=rng), strict=True
         )
     ]
 
 
 def _most_at_risk(
-    stage: Stage, member: _Member, figures: Mapping[int | str, Sequence[Measurement]]
+    stage: GameStage, member: _Member, figures: Mapping[int | str, Sequence[Measurement]]
 ) -> list[Measurement]:
-    """Of user inference, the figure of the user whose batches are named most often."""
+    """Return the figure of the user at most risk in user inference; empty in other games."""
     if stage.game.name != USER or stage.private.users is None:
         return []
     users = stage.private.users.cpu().numpy()
-    whose = users[stage.trials.rows[:, 0].cpu().numpy()]
+    user = users[stage.trials.rows[:, 0].cpu().numpy()]
     reading = member.sums[-1] if len(member.rounds) > 1 else member.rounds[-1]
-    worst = most_at_risk(judged_of(stage, reading), whose)
+    worst = most_at_risk(scored_trials(stage, reading), user)
     if worst is None:
         return []
     schema = stage.private.schema
@@ -284,8 +291,8 @@ def _most_at_risk(
     ]
 
 
-def _marked(one: Measurement, mark: str, member: _Member, reading: Reading) -> Measurement:
-    """A figure of the chosen reading, as that of the adversary."""
+def _marked(one: Measurement, mark: str, member: _Member, reading: RunReading) -> Measurement:
+    """Return a figure of the chosen reading as that of the adversary."""
     compared = ", ".join(f"{each.name} {each.auroc:.3f}" for each in member.preferred)
     details = {
         **one.details,

@@ -1,0 +1,248 @@
+"""Prepare a run: complete the settings from the data, and make the stages."""
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.types import Dataset
+from leakgauge.data import Source, Split
+from leakgauge.data.roles import resolve_roles
+from leakgauge.inference import BATCH_GAMES
+from leakgauge.inference.adversaries.plda import Plda
+from leakgauge.inference.adversaries.shadow import fewest_units
+from leakgauge.inference.catalog import (
+    ATTRIBUTE,
+    OF_FEW_USERS,
+    PANEL,
+    PROPORTION,
+    USER,
+    panel_of,
+    parse_adversary,
+)
+from leakgauge.inference.checking import (
+    GameAttacks,
+    adversary_names,
+    attacks_for,
+    defenses_of,
+    without_panel,
+)
+from leakgauge.inference.games.games import code_of
+from leakgauge.inference.games.users import check_users
+from leakgauge.inference.run.description import describe
+from leakgauge.inference.run.footprint import check_footprint
+from leakgauge.inference.run.splitting import split_of
+from leakgauge.inference.run.stage import GameStage, make_stage
+from leakgauge.inference.spec import InferenceSpec
+from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Prepared
+from leakgauge.runs.records import Records, records_of, refuse_of_a_table
+from leakgauge.runs.spec import declared
+
+
+@dataclass(frozen=True, eq=False)
+class InferencePrepared(Prepared):
+    """The stages of a run, and its description.
+
+    Attributes:
+        spec: settings with the roles of the columns and the adversaries filled in.
+        source: the data.
+        stages: stage of each seed, game and defense.
+        run: settings and facts for the report.
+        label: name of the label.
+        refused: name and reason for each game that the settings or the data do not allow.
+    """
+
+    spec: InferenceSpec
+    stages: tuple[GameStage, ...]
+    run: Run
+    label: str
+    refused: tuple[str, ...] = ()
+
+
+def prepare(spec: InferenceSpec, source: Source) -> InferencePrepared:
+    """Split the records, encode them for each game, and draw the trials of each stage.
+
+    The network is an MLP for a table, a CNN for images, or that of the user. A refused game is left
+    out if another one remains. With several seeds, each has its split, model and trials.
+
+    Raises:
+        InputError: the data do not allow a word of ``--ask`` or are too few, or the model or a
+            defense does not fit them; the message states the remedy.
+    """
+    if source.dataset is not None:
+        spec = _of_task(spec, source.dataset)
+    else:
+        spec = _of_columns(spec, source)
+    spec = replace(spec, adversary=adversary_names(spec))
+    seeds = range(spec.seed, spec.seed + spec.seeds)
+    first, *others = (_prepared(replace(spec, seed=seed), source) for seed in seeds)
+    every = (first, *others)
+    run = replace(
+        first.run,
+        notes=tuple(dict.fromkeys(text for one in every for text in one.run.notes)),
+        warnings=list(dict.fromkeys(text for one in every for text in one.run.warnings)),
+    )
+    return replace(
+        first,
+        spec=spec,
+        stages=tuple(stage for one in every for stage in one.stages),
+        run=run,
+        refused=tuple(dict.fromkeys(text for one in every for text in one.refused)),
+    )
+
+
+def _prepared(spec: InferenceSpec, source: Source) -> InferencePrepared:
+    """Return the stages of one seed."""
+    records = records_of(
+        spec,
+        source,
+        hidden=spec.hidden,
+        net=spec.net,
+        secret=spec.secret,
+        merge_rare=spec.merge_rare,
+    )
+    split = split_of(records, spec)
+    _refuse(spec, records, split)
+    stages: list[GameStage] = []
+    refused: list[str] = []
+    for number, ask in enumerate(spec.ask, start=1):
+        try:
+            stages += _stages(spec, ask, records, split)
+        except InputError as error:
+            if number == len(spec.ask) and not stages:
+                raise
+            refused.append(f"{ask}: {error}")
+    run = describe(stages, split, records, spec, source)
+    return InferencePrepared(spec, source, tuple(stages), run, records.label, tuple(refused))
+
+
+def _stages(spec: InferenceSpec, ask: str, records: Records, split: Split) -> list[GameStage]:
+    """Return the stages of one game, one for each defense."""
+    keep = (spec.secret_column,) if ask == ATTRIBUTE else ()
+    task, data = records.encode(split.private, keep)
+    data = data if spec.by_user else replace(data, users=None)
+    stages = []
+    for defense in defenses_of(spec, ask):
+        attacks, notes = _able(ask, attacks_for(spec, ask, defense), data.rows(split.public), spec)
+        stage = make_stage(
+            ask,
+            task,
+            data,
+            split,
+            attacks=attacks.attacks,
+            panel=attacks.panel,
+            notes=notes,
+            spec=spec,
+            defense=defense,
+        )
+        check_footprint(stage)
+        stages.append(stage)
+    return stages
+
+
+HELD_OUT = 6
+"""Shadow users (or records) per value that a panel needs: two in each of three folds."""
+
+
+def _able(
+    ask: str, attacks: GameAttacks, public: Dataset, spec: InferenceSpec
+) -> tuple[GameAttacks, tuple[str, ...]]:
+    """Return the adversaries that the shadow records allow, and notes for users."""
+    if ask == USER:
+        return _of_users(attacks, public, spec)
+    secret = spec.secret_column
+    if not attacks.panel or secret not in public.secrets:
+        return attacks, ()
+    fewest = fewest_units(public, secret, int(public.secrets[secret].max()) + 1)
+    if fewest >= HELD_OUT:
+        return attacks, ()
+    what = "records" if public.users is None else "users"
+    alone = without_panel(attacks)
+    note = (
+        f"a value of {secret!r} has {fewest} shadow {what}; a panel needs {HELD_OUT} to hold some "
+        f"out, so {alone.attacks[0].name} runs alone; raise --shadow, or bring more {what}"
+    )
+    return alone, (note,)
+
+
+def _of_users(
+    attacks: GameAttacks, public: Dataset, spec: InferenceSpec
+) -> tuple[GameAttacks, tuple[str, ...]]:
+    """Return the adversaries of user inference; the default depends on the number of users."""
+    (default,) = panel_of(USER)
+    users = 0 if public.users is None else len(torch.unique(public.users))
+    need = Plda.folds * spec.candidates
+    if PANEL not in adversary_names(spec) or default in spec.adversary or users >= need:
+        return attacks, ()
+    others = [one for one in attacks.attacks if one.name not in (default, OF_FEW_USERS)]
+    note = (
+        f"{default} needs {need} shadow users for {spec.candidates} candidates, there are {users}; "
+        f"{OF_FEW_USERS} replaces it"
+    )
+    return GameAttacks((parse_adversary(OF_FEW_USERS), *others)), (note,)
+
+
+def _of_task(spec: InferenceSpec, data: Dataset) -> InferenceSpec:
+    refuse_of_a_table(spec)
+    if set(spec.ask) == {USER}:
+        return spec
+    return replace(spec, secret=_only_secret(data, spec.secret))
+
+
+def _only_secret(data: Dataset, named: str | None) -> str:
+    """Return the named secret, or the only one of the dataset."""
+    known = list(data.secrets)
+    require(len(known) > 0, "the Dataset of --task has no secrets; fill Dataset.secrets")
+    if named is None:
+        require(len(known) == 1, f"--secret is missing{nearest('', known)}")
+        return known[0]
+    require(named in known, f"--secret is {named!r}{nearest(named, known)}")
+    return named
+
+
+def _of_columns(spec: InferenceSpec, source: Source) -> InferenceSpec:
+    if source.pixels is not None:
+        require(
+            spec.hidden == declared(type(spec))["hidden"].default,
+            "--hidden is about the network for tables; images have a small CNN; leave it out",
+        )
+        require(
+            ATTRIBUTE not in spec.ask,
+            "the features of images are their pixels, so no attribute is among them; ask for the "
+            "property",
+        )
+    roles = resolve_roles(
+        source.roles,
+        label=spec.label,
+        secret=spec.secret,
+        group=spec.group,
+        drop=spec.drop,
+        bins=spec.bins,
+        numeric=spec.numeric,
+        secret_needed=set(spec.ask) != {USER},
+        columns=source.frame.columns,
+    )
+    return replace(
+        spec,
+        label=roles.label,
+        secret=next(iter(roles.secrets), None),
+        group=roles.group,
+        drop=roles.drop,
+        bins=roles.bins,
+    )
+
+
+def _refuse(spec: InferenceSpec, records: Records, split: Split) -> None:
+    """Refuse what the records do not allow, before any training."""
+    for ask in spec.ask:
+        if ask == USER:
+            assert records.users is not None
+            private = records.users[split.private.to(records.users.device)]
+            counts = torch.unique(private, return_counts=True)[1].tolist()
+            check_users(counts, batch_size=spec.batch_of(USER), candidates=spec.candidates)
+        elif not (ask == ATTRIBUTE and records.is_table):  # a table keeps its secret as a feature
+            BATCH_GAMES[ask].check_schema(records.schema, spec.secret_column)
+        if ask == PROPORTION:
+            names = records.values.get(spec.secret_column, ())
+            code_of(records.secrets[spec.secret_column], spec.secret_column, names, spec.ratio_of)
