@@ -8,7 +8,7 @@ from typing import Any
 from PIL import Image
 from torch import Tensor
 
-from leakgauge.inversion.run.records import TRUTH
+from leakgauge.inversion.run.kept import TRUTH
 
 
 def gallery(pictures: Mapping[str, Tensor]) -> list[list[str]]:
