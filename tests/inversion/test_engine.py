@@ -3,7 +3,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from leakgauge.inversion.search.engine import search
 from torch import nn
 from torch.nn import functional as F
 
@@ -12,7 +11,13 @@ from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Task
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 from leakgauge.inversion.search import engine
-from leakgauge.inversion.search.engine import draw_starts, objective_of, reconstruct, rescaled
+from leakgauge.inversion.search.engine import (
+    draw_starts,
+    objective_of,
+    reconstruct,
+    rescaled,
+    search,
+)
 from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.presets import PRESETS, agic, preset, presets_for

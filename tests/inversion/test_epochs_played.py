@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from leakgauge.inversion.run.over_epochs import run_epochs
-from leakgauge.inversion.run.measuring import measurements_of
 
 from leakgauge.core.checks import InputError
 from leakgauge.inversion.run import over_epochs
 from leakgauge.inversion.run.attempt import Attempt, EpochRules, attempts_of
+from leakgauge.inversion.run.measuring import measurements_of
+from leakgauge.inversion.run.over_epochs import run_epochs
 from leakgauge.inversion.run.running import rebuild
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
 from leakgauge.inversion.spec import InversionSpec

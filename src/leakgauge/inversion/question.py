@@ -42,9 +42,10 @@ class Inversion:
         workers: int | None = None,
     ) -> Answer:
         """Run every attempt of the spec; arguments and errors as for ``Question.run``."""
+        from leakgauge.inversion.run.preparing import prepare
         from leakgauge.inversion.run.running import run
 
-        return run(spec, source, folder, progress)
+        return run(prepare(spec, source), folder, progress)
 
     def section(self, answer: Answer, folder: Path) -> "Section":
         """Return the section of the report; arguments as for ``Question.section``."""

@@ -269,6 +269,6 @@ class InversionSpec(ClientSpec):
         Raises:
             InputError: the data or files do not allow it; the message says what would.
         """
-        from leakgauge.inversion.run.preparing import resolve
+        from leakgauge.inversion.run.preparing import prepare
 
-        return resolve(self, source)
+        return prepare(self, source).spec
