@@ -9,7 +9,7 @@ from matplotlib.ticker import NullLocator
 
 from leakgauge.inversion.report.curves import drawn_style, line_style
 from leakgauge.report.charts import chart
-from leakgauge.report.compare import Group, title_of, varying
+from leakgauge.report.compare import Comparison, Group, title_of, varying
 from leakgauge.report.section import Chart
 from leakgauge.report.wording import short
 from leakgauge.results.measurements import SECONDS
@@ -24,7 +24,7 @@ _FREE = ("method", "simulate", "local_steps", "batch_size", "labels")
 """Settings in which cells may differ whose times are compared; the others have to be the same."""
 
 
-def charts(groups: Sequence[Group]) -> list[Chart]:
+def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
     """Return the time along the local steps; nothing where no simulation stands beside a batch.
 
     Args:

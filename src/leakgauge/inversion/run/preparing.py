@@ -1,12 +1,10 @@
 """Fills in what the data decide, refuses what they do not allow, and prepares the run."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.knowledge import ADAPTIVE
@@ -21,6 +19,7 @@ from leakgauge.inversion.run.attempt import Attempt, attempts_of, with_ladder
 from leakgauge.inversion.run.received import PreparedUpdate, prepare_received
 from leakgauge.inversion.run.scenario import Scenario, scenario_of, weights_file
 from leakgauge.inversion.scoring import are_large, are_pictures
+from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.words import (
     ASSUMED_LR,
     HIDDEN,
@@ -33,11 +32,9 @@ from leakgauge.inversion.words import (
 )
 from leakgauge.models.words import NETS
 from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Prepared
 from leakgauge.runs.spec import NONE, plain
 from leakgauge.training.update import Update
-
-if TYPE_CHECKING:
-    from leakgauge.inversion.spec import InversionSpec
 
 Value = TypeVar("Value")
 
@@ -53,7 +50,7 @@ _LABEL_NAMES = ("y", "label")
 
 
 @dataclass(frozen=True, eq=False)
-class InversionPrepared:
+class InversionPrepared(Prepared):
     """Attempts that can run: everything that can be refused before the first one was checked.
 
     Attributes:
@@ -81,7 +78,7 @@ class InversionPrepared:
 
 
 @dataclass(frozen=True, eq=False)
-class ReceivedPrepared:
+class ReceivedPrepared(Prepared):
     """The update of a real client that can be attacked.
 
     Attributes:

@@ -42,7 +42,11 @@ class _Outcome:
 
 
 def run(
-    prepared: InversionPrepared | ReceivedPrepared, folder: WorkFolder, progress: Progress
+    prepared: InversionPrepared | ReceivedPrepared,
+    folder: WorkFolder,
+    progress: Progress,
+    *,
+    workers: int | None = None,
 ) -> Answer:
     """Return the measurements of all attempts.
 
@@ -53,6 +57,7 @@ def run(
         prepared: from ``prepare``.
         folder: keeps finished attempts, and the records for the report.
         progress: gets iterations, notes and warnings.
+        workers: without effect: torch uses all threads.
 
     Raises:
         InputError: the first attempt cannot run, or the search on an update has no finite loss.
