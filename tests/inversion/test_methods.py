@@ -112,7 +112,7 @@ def test_kept_updates_are_attacked_with_it(toy: str, tmp_path: Path) -> None:
         (("--ladder",), "one search"),
         (("--method", "exact:a=1"), "takes no settings"),
         (("--method", "support.toy_method:Traits"), "expected a leakgauge.inversion.Method"),
-        (("--method", "support.toy_method:Gone"), "has no"),
+        (("--method", "support.toy_method:Gone"), "no function"),
     ],
 )
 def test_what_it_cannot_do_is_refused(words: tuple, reason: str, table: Path) -> None:
