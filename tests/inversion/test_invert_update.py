@@ -343,7 +343,7 @@ REFUSED: list[tuple[Callable[[], Update], tuple[object, ...], str]] = [
     (one, ("--labels", "guessed"), "--labels is 'guessed'"),
     (one, ("--simulate",), "a gradient of 1 step needs no simulation"),
     (lambda: steps(batch_size=None), ("--simulate",), "does not give its batch size"),
-    (lambda: steps(records=3), ("--simulate",), "no whole passes over 3 records"),
+    (lambda: steps(records=3), ("--simulate",), "not whole passes over 3 records"),
     (one, ("--method", "agci"), "did you mean 'agic'?"),
     (one, ("--method", "exact"), "--method exact is for DATA"),
     (one, ("--method", "agic", "--method", "dlg"), "--method names 2 methods"),
