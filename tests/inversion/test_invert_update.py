@@ -254,7 +254,7 @@ def test_a_large_rate_warns_unless_it_is_simulated(go: Go) -> None:
     words = ("--iterations", 2, "--simulate", "--labels", "known")
     assert told(go, known, *words)["warnings"] == []
     (dealt,) = told(go, far, "--iterations", 2, "--simulate")["warnings"]
-    assert "does not tell at which local step each was used" in dealt
+    assert "does not show the local step that used each" in dealt
     assert told(go, trained(x, y, lr=1e-3, size=1), "--iterations", 2)["warnings"] == []
 
 
