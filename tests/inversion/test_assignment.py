@@ -10,9 +10,15 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
-from leakgauge.inversion.epochs.accuracy import matching_accuracy, true_records
-from leakgauge.inversion.epochs.assignment import METHODS, arrange, match, match_epochs
-from leakgauge.inversion.epochs.plan import EpochPlan
+from leakgauge.inversion.epochs.assignment import (
+    METHODS,
+    arrange,
+    match,
+    match_epochs,
+    matching_accuracy,
+    true_records,
+)
+from leakgauge.inversion.epochs.epoch import EpochPlan
 
 
 def pictures(n: int) -> Tensor:

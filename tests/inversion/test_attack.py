@@ -13,9 +13,8 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
 from leakgauge.defenses import parse_defense
 from leakgauge.gradients import params_of
-from leakgauge.inversion.epochs.epoch import Epoch
+from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
-from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.search.attack import Knowledge, attack
 from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.presets import preset

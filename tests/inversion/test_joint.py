@@ -9,10 +9,9 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients import params_of
-from leakgauge.inversion.epochs.epoch import Epoch
+from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
 from leakgauge.inversion.epochs.per_sample import per_sample_reconstruct
-from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.epochs.refinement import swapped
 from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.presets import preset

@@ -17,11 +17,14 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Grads, Task
 from leakgauge.gradients import batch_gradients, params_of
 from leakgauge.inversion.labels.inference import infer_labels, label_accuracy
-from leakgauge.inversion.labels.methods import counts, gradinversion, idlg, nearest_counts
-from leakgauge.inversion.labels.output_layer import (
+from leakgauge.inversion.labels.methods import (
     Expected,
     OutputLayer,
+    counts,
     expectation,
+    gradinversion,
+    idlg,
+    nearest_counts,
     output_layer_of,
 )
 from leakgauge.models import cnn, mlp

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads
-from leakgauge.inversion.double_backward.perturbation import WeightPerturbation
+from leakgauge.inversion.double_backward.difference import WeightPerturbation
 from leakgauge.inversion.search.objective import Cosine, LayerWeighted
 
 SHAPES = {"a.weight": (6, 4), "a.bias": (6,), "b.weight": (3, 6), "b.bias": (3,)}

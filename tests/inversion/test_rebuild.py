@@ -16,8 +16,8 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.data import Source
 from leakgauge.gradients import params_of
 from leakgauge.inversion.epochs.assignment import match_epochs
+from leakgauge.inversion.epochs.epoch import EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
-from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.run import over_epochs, scoring, updates
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
 from leakgauge.inversion.run.rebuild import rebuild

@@ -13,9 +13,8 @@ from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Task
 from leakgauge.gradients import params_of
 from leakgauge.inversion.epochs import refinement
-from leakgauge.inversion.epochs.epoch import Epoch
+from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
-from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.epochs.refinement import refine_assignment, swapped
 from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.objective import Cosine, Objective, SquaredError

@@ -78,7 +78,7 @@ class Inversion:
 
     def charts(self, comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[Chart]":
         """Return the time along the local steps, where a grid simulates them; else none."""
-        from leakgauge.inversion.report.speed import charts
+        from leakgauge.inversion.report.curves import charts
 
         return charts(groups)
 

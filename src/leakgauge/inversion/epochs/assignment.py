@@ -1,4 +1,4 @@
-"""Assigns the records of a client to its updates in different epochs.
+"""Assigns the records of a client to its updates in different epochs, and scores the assignment.
 
 In every epoch a client shuffles the same n records into batches, one update each. Each update is
 first inverted alone; then the rough images of different epochs are assigned to each other.
@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from leakgauge.core.checks import require, require_choice, require_count
-from leakgauge.inversion.epochs.plan import EpochPlan
+from leakgauge.inversion.epochs.epoch import EpochPlan
+from leakgauge.inversion.metrics.similarity import align_to_truth
 
 METHODS = ("greedy", "optimal")
 """The paper's way to assign rough images to one another, and ours."""
@@ -210,3 +211,43 @@ def _greedy(distance: Tensor) -> Tensor:
 
 def _optimal(distance: Tensor) -> Tensor:
     return torch.from_numpy(linear_sum_assignment(distance.numpy())[1])
+
+
+def true_records(rough: Tensor, truth: Tensor, records: Tensor) -> Tensor:
+    """Return the true record behind each rebuilt image of an epoch; for scoring only.
+
+    Args:
+        rough: rebuilt from the updates alone ``[U, B, ...]``.
+        truth: the client's records ``[n, ...]``.
+        records: which of them each update held, int64 ``[U, B]``.
+
+    Returns:
+        int64 ``[U * B]``; in each update the best one-to-one assignment.
+    """
+    named = []
+    for images, members in zip(rough, records, strict=True):
+        order = align_to_truth(images, truth[members])  # images[order[j]] is members[j]
+        named.append(members[order.to(members.device).argsort()])
+    return torch.cat(named)
+
+
+def matching_accuracy(plan: EpochPlan, records: Sequence[Tensor]) -> Tensor:
+    """Return the share of records that are assigned correctly in each later epoch, ``[E - 1]``.
+
+    Args:
+        plan: from ``match_epochs``.
+        records: the true record of each rebuilt image, from ``true_records``, of each epoch
+            ``[n]``.
+
+    >>> plan = EpochPlan(torch.tensor([[[0], [1]], [[1], [0]], [[0], [1]]]))
+    >>> matching_accuracy(plan, [torch.tensor(one) for one in ([7, 9], [9, 7], [9, 7])])
+    tensor([1., 0.])
+    """
+    epochs = len(plan.members)
+    require(
+        len(records) == epochs > 1,
+        f"true records of {len(records)} epochs for a plan of {epochs}; expected equal numbers, "
+        "2 or more",
+    )
+    assigned = [records[epoch][plan.order(epoch)] for epoch in range(1, epochs)]
+    return torch.stack([(one == records[0]).float().mean() for one in assigned])

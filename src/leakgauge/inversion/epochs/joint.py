@@ -12,8 +12,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Task
-from leakgauge.inversion.epochs.epoch import Epoch
-from leakgauge.inversion.epochs.plan import EpochPlan
+from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.search.engine import objective_of, rescaled
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.starts import draw_starts

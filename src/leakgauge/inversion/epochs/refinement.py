@@ -15,9 +15,8 @@ from leakgauge.core.types import Task
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 from leakgauge.inversion.double_backward.products import squares
-from leakgauge.inversion.epochs.epoch import Epoch
+from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.epochs.joint import check_labels, check_plan, joint_reconstruct
-from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.search.engine import objective_of
 from leakgauge.inversion.search.objective import Cosine, Objective, cosine_distance, stretches
 from leakgauge.inversion.search.settings import Settings

@@ -10,10 +10,12 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, require, require_choice, require_count
 from leakgauge.core.losses import of_classes
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.inversion.labels.methods import counts, gradinversion, idlg
-from leakgauge.inversion.labels.output_layer import (
+from leakgauge.inversion.labels.methods import (
     OutputLayer,
+    counts,
     expectation,
+    gradinversion,
+    idlg,
     noise_records,
     output_layer_of,
     outputs_and_inputs,

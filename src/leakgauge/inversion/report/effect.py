@@ -1,15 +1,20 @@
-"""The defense that lowered the similarity of rebuilt records most."""
+"""The defense that lowered similarity most, and the command to run next."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.inversion.metrics.table import PSNR
 from leakgauge.inversion.report.levels import worst
+from leakgauge.inversion.spec import InversionSpec
+from leakgauge.inversion.words import EXACT
 from leakgauge.report.grouping import Test
-from leakgauge.report.section import DefenseEffect
+from leakgauge.report.section import DefenseEffect, Level
 from leakgauge.report.wording import percent, short
 from leakgauge.results.measurements import Measurement
-from leakgauge.runs.spec import NONE
+from leakgauge.runs.repeat import repeat_command
+from leakgauge.runs.spec import NONE, declared, make_spec
 
 _COST = "This question does not measure what the defense costs in accuracy."
 
@@ -59,3 +64,37 @@ def _figure(one: Measurement) -> tuple[str, str]:
     if one.metric == PSNR:
         return "PSNR", f"{short(one.estimate.value)} dB"
     return "the share of right columns", percent(one.estimate.value)
+
+
+LEAKS = ("strong", "clear", "weak")
+LONGER = 10
+"""How many times as many iterations to try where nothing was rebuilt."""
+
+COMMAND = "invert"
+
+
+def next_command(settings: Mapping[str, Any], level: Level) -> str:
+    """Return the command to run next; empty where none would say more.
+
+    Rebuilt records call for a defense. Records that were not rebuilt call for a longer search.
+
+    Args:
+        settings: of the run, with those of an ``InversionSpec``.
+        level: the verdict without a defense.
+
+    >>> next_command({"data": "my.csv", "label": "income"}, "strong")
+    'leakgauge invert my.csv --label income --defense dpsgd:clip=2,noise=0.1'
+    """
+    known = declared(InversionSpec)
+    spec = make_spec(InversionSpec, {key: settings[key] for key in settings if key in known})
+    assert isinstance(spec, InversionSpec)
+    several = spec.epochs > 1 or spec.ladder
+    if spec.update is not None or set(spec.defense) != {NONE} or several:
+        return ""
+    if level in LEAKS:
+        defense = "dpsgd:clip=2,noise=0.1" if spec.local_steps == 1 else "prune:rate=0.99"
+        method = () if spec.method == (EXACT,) else spec.method  # it adapts to no defense
+        return repeat_command(COMMAND, replace(spec, defense=(NONE, defense), method=method))
+    if spec.method == (EXACT,) or spec.iterations is None:
+        return ""
+    return repeat_command(COMMAND, replace(spec, iterations=LONGER * spec.iterations))

@@ -9,15 +9,21 @@ from typing import Any
 from torch import Tensor
 
 from leakgauge.inversion.metrics.table import COLUMNS, LOSS, METRICS, PSNR
-from leakgauge.inversion.report.command import next_command
 from leakgauge.inversion.report.curves import draw_curves, line_style
-from leakgauge.inversion.report.effect import effect_of
-from leakgauge.inversion.report.gallery import gallery
-from leakgauge.inversion.report.guesses import Guessed, guesses_of
+from leakgauge.inversion.report.effect import effect_of, next_command
 from leakgauge.inversion.report.ladder import breaking, draw_ladder, ladder_of, ladder_sentence
-from leakgauge.inversion.report.levels import Verdict, by_nearness, worst
-from leakgauge.inversion.report.records import Rows, read_pictures, read_rows
-from leakgauge.inversion.report.wording import joint_sentence, sentence, statement, title
+from leakgauge.inversion.report.levels import (
+    Guessed,
+    InversionVerdict,
+    by_nearness,
+    guesses_of,
+    joint_sentence,
+    sentence,
+    statement,
+    title,
+    worst,
+)
+from leakgauge.inversion.report.records import Rows, gallery, read_pictures, read_rows
 from leakgauge.inversion.run.facts import FACTS_FILE, read_facts
 from leakgauge.inversion.run.records import TRUTH
 from leakgauge.inversion.words import NAME
@@ -149,7 +155,7 @@ def _values(
     }
 
 
-def _verdict(test: Test, verdict: Verdict) -> dict[str, Any]:
+def _verdict(test: Test, verdict: InversionVerdict) -> dict[str, Any]:
     """What the template shows of an attempt's verdict."""
     text = statement(test)
     shown = {"verdict": verdict, "title": title(test), "text": text[:1].upper() + text[1:]}
@@ -165,7 +171,7 @@ def _verdict(test: Test, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _row(test: Test, verdict: Verdict) -> Row:
+def _row(test: Test, verdict: InversionVerdict) -> Row:
     # The loss is no distance to the truth, and a single record has no interval.
     if verdict.figure is None or verdict.figure.estimate.n == 1:
         return Row(NAME, verdict.words, verdict.level, sentence(test), strength=verdict.strength)

@@ -6,11 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakgauge.inversion.epochs.accuracy import matching_accuracy, true_records
-from leakgauge.inversion.epochs.assignment import METHODS, arrange, match_epochs
+from leakgauge.inversion.epochs.assignment import (
+    METHODS,
+    arrange,
+    match_epochs,
+    matching_accuracy,
+    true_records,
+)
+from leakgauge.inversion.epochs.epoch import EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
 from leakgauge.inversion.epochs.per_sample import per_sample_reconstruct
-from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.epochs.refinement import refine_assignment
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.table import LABEL_ACCURACY, WITHOUT
