@@ -257,7 +257,7 @@ LIKE = batches(5, 1, 9)[0]
 @pytest.mark.parametrize(
     ("change", "settings", "message"),
     [
-        ({"2.bias": None}, {}, "there is no gradient of '2.bias', the last layer"),
+        ({"2.bias": None}, {}, "'2.bias', the last layer, has no gradient"),
         ({"2.bias": torch.zeros(2, 5)}, {}, "the gradient of '2.bias' is all zero, so it shows no"),
         ({"2.bias": torch.full((2, 5), torch.nan)}, {}, "'2.bias' is not finite everywhere"),
         ({"2.bias": GRADS["2.bias"][0]}, {}, "'2.bias' is [5]; expected T of [5]"),
@@ -325,7 +325,7 @@ def test_one_gradient_without_its_stack_is_refused() -> None:
 def test_a_frozen_last_layer_is_refused() -> None:
     task = net()
     task.model[2].requires_grad_(False)
-    with pytest.raises(InputError, match=r"^there is no gradient of '2.weight', the last layer"):
+    with pytest.raises(InputError, match=r"^'2.weight', the last layer, has no gradient"):
         infer_labels(task, params_of(task.model), {"0.bias": GRADS["0.bias"]}, 6, like=LIKE)
 
 

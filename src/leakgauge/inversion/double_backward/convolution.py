@@ -49,7 +49,7 @@ class Geometry:
         return cls(_each(stride, space), _each(padding, space), dilations, groups)
 
     def outputs(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return ``[R, O, ...]`` from ``x [R, I, ...]`` and ``weight [O, I / groups, ...]``."""
+        """Return ``[R, O, ...]`` for ``x [R, I, ...]``, ``weight [O, I / groups, ...]``."""
         kernel = _KERNELS[len(self.stride)]
         return kernel(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
@@ -110,7 +110,7 @@ def wide(x: Tensor, weight: Tensor) -> bool:
 
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:
-    """Return the convolution of rows ``x`` with a constant kernel, twice differentiable in ``x``."""
+    """Return rows ``x`` convolved with a constant kernel, twice differentiable in ``x``."""
     result: Tensor = _Convolve.apply(x, weight, bias, geometry)  # type: ignore[no-untyped-call]
     return result
 

@@ -32,7 +32,7 @@ from leakgauge.inversion.double_backward.substitution import ParameterSlots
 from leakgauge.inversion.search.objective import Objective, cosine_distance, stretches
 
 _SMALLEST = 0.1
-"""Smallest size of a layer's weights that counts, as a share of the mean size of all weights. Without
+"""Smallest size of a layer's weights that counts, relative to the mean size of all weights. Without
 it, a layer that begins at zero would allow no step in any layer."""
 
 _CANCELLED = 1e-3
@@ -90,7 +90,7 @@ class WeightPerturbation:
         return value.detach(), changed, size
 
     def _summed(self, grads: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
-        """Step for a layer of weight u: ``v = u (a * observed + b * grads)`` with numbers a and b."""
+        """Use ``v = u (a * observed + b * grads)`` for a layer of weight u, with numbers a and b."""
         names, weights = self._names or [], self._stretches[row]
         pairs = [(grads[name], self._observed[row][name]) for name in names]
         # Together for each layer, while it is in the cache.
@@ -108,7 +108,7 @@ class WeightPerturbation:
         return pairs[0][0].new_tensor(value), changed, size
 
     def _size(self, squares: Mapping[str, float]) -> float:
-        """Return the step size with largest relative change ``step``, from the squared norms of v."""
+        """Return the size with largest relative change ``step``; ``squares`` are those of v."""
         chosen = [name for name in squares if self._params[name].dim() > 1] or list(squares)
         largest = max(math.sqrt(squares[name]) / self._room[name] for name in chosen)
         return self._step / largest if largest > 0 else self._step
@@ -117,7 +117,7 @@ class WeightPerturbation:
 def _cosine(
     weights: Sequence[float], dots: Sequence[float], ours: Sequence[float], theirs: Sequence[float]
 ) -> tuple[float, float, float]:
-    """Return the cosine distance, its derivative in the dot product, and twice that in our square."""
+    """Return the cosine distance, its slope in the dot product, and twice that in our square."""
     of_layers = torch.tensor([dots, ours, theirs], dtype=torch.float64)
     totals = (of_layers @ torch.tensor(weights, dtype=torch.float64)).requires_grad_()
     with torch.enable_grad():
@@ -164,8 +164,8 @@ def _floats(values: list[Tensor]) -> list[float]:
 
 
 STEP = 3e-5
-"""Largest relative change of a weight matrix. Rounding requires a larger one, curvature a smaller one:
-an untrained ResNet has logits of tens, and a softmax that saturates soon."""
+"""Largest relative change of a weight matrix. Rounding needs a larger one, curvature a smaller
+one: an untrained ResNet has logits of tens, and a softmax that saturates soon."""
 
 
 class Difference:
@@ -197,7 +197,7 @@ class Difference:
         self._perturb = WeightPerturbation(objective, self._params, observed, step)
 
     def __call__(self, x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
-        """Return the objective at ``x`` with labels ``y [N, B]`` int64, for the targets ``rows [N]``.
+        """Return the objective at ``x``, with labels ``y [N, B]`` int64 and targets ``rows [N]``.
 
         No slope is computed if ``x`` does not require a gradient.
         """

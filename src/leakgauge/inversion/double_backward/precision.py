@@ -1,4 +1,4 @@
-"""Gradients of a model in bfloat16: half the memory traffic, twice the arithmetic rate.
+"""Gradients of a model in bfloat16: half of the memory traffic, and twice the arithmetic.
 
 A search by signs uses only the sign of each number of its slope, so it tolerates the noise.
 """
@@ -14,10 +14,10 @@ from leakgauge.inversion.double_backward.gradients import differentiable_gradien
 
 
 class Rounded:
-    """``differentiable_gradients`` in bfloat16; records and results keep their precision.
+    """``differentiable_gradients`` in bfloat16, of records and to gradients in their own precision.
 
     A layer's gradient is off by a hundredth or two of its norm in a net of three convolutions, by
-    up to a quarter in an untrained ResNet20. The loss is computed in the records' precision.
+    up to a quarter in an untrained ResNet20. The loss is taken in the records' own precision.
 
     Args:
         task: the model and its loss; the model is copied.
@@ -36,6 +36,6 @@ class Rounded:
             model(x.to(torch.bfloat16))
 
     def __call__(self, x: Tensor, y: Tensor) -> Grads:
-        """Return leaf ``[N, *p]`` for batches ``x [N, B, ...]``, differentiable in ``x`` and ``y``."""
+        """Leaf ``[N, *p]`` for batches ``x [N, B, ...]``, differentiable in ``x`` and ``y``."""
         grads = differentiable_gradients(self._task, self._params, x.to(torch.bfloat16), y)
         return {name: value.to(x.dtype) for name, value in grads.items()}

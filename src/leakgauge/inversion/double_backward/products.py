@@ -44,7 +44,7 @@ def squares(stacks: Sequence[Tensor], weights: Tensor) -> Tensor:
 
 
 def _dots(one: Tensor, other: Tensor) -> Tensor:
-    """Return one dot product per row, ``[N]``; also for squared norms: torch's norm loses digits."""
+    """Return one dot product per row, ``[N]``. Torch's norm is less exact for squared norms."""
     pairs = zip(flat_leaf(one), flat_leaf(other), strict=True)
     return torch.stack([torch.dot(a, b) for a, b in pairs])
 

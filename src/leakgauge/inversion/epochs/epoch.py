@@ -18,10 +18,10 @@ from leakgauge.training.update import Update
 
 @dataclass(frozen=True, eq=False)
 class EpochPlan:
-    """The records that each update of each epoch holds.
+    """The records in each update of each epoch.
 
     Attributes:
-        members: int64 ``[E, U, B]``, of E epochs with U updates of B records; each epoch holds
+        members: int64 ``[E, U, B]`` for E epochs with U updates of B records; each epoch holds
             each record 0 ... U * B - 1 once.
 
     >>> plan = EpochPlan(torch.tensor([[[0, 1], [2, 3]], [[3, 0], [1, 2]]]))
@@ -52,9 +52,9 @@ class EpochPlan:
         return self.members[0].numel()
 
     def batches(self, values: Tensor, *, epoch: int) -> Tensor:
-        """Return values ``[n, ...]`` as the updates of an epoch hold them, ``[U, B, ...]``.
+        """Return values ``[n, ...]`` grouped by the updates of an epoch, ``[U, B, ...]``.
 
-        Gradients flow through it.
+        The result is differentiable.
         """
         return values[self.members[epoch]]
 
@@ -65,14 +65,14 @@ class EpochPlan:
 
 @dataclass(frozen=True, eq=False)
 class Epoch:
-    """What the server saw of a client in one epoch.
+    """Updates of a client in one epoch, as seen by the server.
 
-    An epoch spans many rounds, and the model moves between them: each of the U updates has weights
-    of its own. ``of_updates`` takes what was captured round by round.
+    An epoch spans many rounds, and the model changes between them: each of the U updates has
+    separate weights. ``of_updates`` takes updates that were captured round by round.
 
     Attributes:
-        params: where each update started, leaf ``[U, *p]``.
-        grads: the gradient that each update stands for, leaf ``[U, *p]``.
+        params: weights at the start of each update, leaf ``[U, *p]``.
+        grads: gradient that each update represents, leaf ``[U, *p]``.
 
     Raises:
         InputError: the two have other names or shapes.
@@ -104,7 +104,7 @@ class Epoch:
 
     @property
     def one_model(self) -> bool:
-        """Whether all updates are known to start at the same weights, so they run together."""
+        """Whether all updates are known to start at the same weights, so that they run together."""
         return all(len(leaf) == 1 or leaf.stride(0) == 0 for leaf in self.params.values())
 
     @classmethod
@@ -124,14 +124,14 @@ class Epoch:
     def of_updates(cls, updates: Sequence[Update]) -> "Epoch":
         """Return captured updates, in the order in which they were sent.
 
-        Each has the model that the client received in its round, ``Update.before``, and stands for
+        Each has the model that the client received in its round, ``Update.before``, and represents
         ``Update.as_gradient``: after several local steps, AGIC's one-batch approximation.
 
         Args:
-            updates: U of them, as ``Round.sent`` of a federation or ``Update.load`` have them.
+            updates: U updates, as from ``Round.sent`` of a federation or ``Update.load``.
 
         Raises:
-            InputError: there is none, or as ``Update.as_gradient``.
+            InputError: the list is empty; also see ``Update.as_gradient``.
 
         References:
             Xu et al., AGIC, SRDS 2022, section IV-B.
@@ -148,7 +148,7 @@ class Epoch:
         return cls(params, {name: torch.cat([one[name] for one in grads]) for name in names})
 
     def like_params(self) -> "Epoch":
-        """Return the same with gradients of the type and device of the weights."""
+        """Return an epoch with gradients of the type and device of the weights."""
         grads = {name: self.grads[name].to(leaf) for name, leaf in self.params.items()}
         return Epoch(self.params, grads)
 
@@ -159,7 +159,7 @@ class Epoch:
             task: the model and its loss.
             x: batches ``[k, B, ...]``.
             y: labels ``[k, B]``.
-            updates: of each batch ``[k]``; None takes all U of them in order.
+            updates: update of each batch ``[k]``; None takes all U updates in order.
         """
         if self.one_model:
             params = {name: leaf[0] for name, leaf in self.params.items()}

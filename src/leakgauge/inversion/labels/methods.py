@@ -17,10 +17,10 @@ from leakgauge.gradients.probing import private, trainable
 from leakgauge.gradients.walk import LINEAR, walk
 
 NOISE = 256
-"""Number of records of noise that stand in for public ones."""
+"""Number of noise records that replace public ones."""
 
 CHUNK = 256
-"""Number of records in one forward pass."""
+"""Largest number of records in one forward pass."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class OutputLayer:
     """The last linear layer of a model.
 
     Attributes:
-        module: its name in the model; empty where it is the model.
+        module: name of the layer in the model; empty if it is the model.
         weight: name of its weight ``[C, D]`` among the parameters.
         bias: name of its bias ``[C]``, or None.
     """
@@ -42,7 +42,7 @@ class OutputLayer:
 class Expected:
     """A model's mean outputs on records like the private ones.
 
-    T is the number of targets, or 1 where one expectation serves all.
+    T is the number of targets, or 1 if they share one expectation.
 
     Attributes:
         prediction: mean softmax ``[T, C]``.
@@ -56,10 +56,10 @@ class Expected:
 
 
 def output_layer_of(model: nn.Module) -> OutputLayer:
-    """Return the ``nn.Linear`` that was registered last, taken for the layer that gives the logits.
+    """Return the ``nn.Linear`` that was registered last, which is assumed to give the logits.
 
     Raises:
-        InputError: there is none.
+        InputError: the model has no ``nn.Linear``.
 
     >>> output_layer_of(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))).weight
     '2.weight'
@@ -75,12 +75,12 @@ def output_layer_of(model: nn.Module) -> OutputLayer:
 
 
 def expectation(task: Task, params: Params, layer: OutputLayer, like: Tensor) -> Expected:
-    """Return the model's mean outputs on records that may be like the private ones.
+    """Return the model's mean outputs on records like the private ones.
 
     Args:
-        task: its model runs on a private copy, in its own mode.
+        task: task; a private copy of its model runs, in the same mode.
         params: all trainable parameters by name.
-        layer: from ``output_layer_of``.
+        layer: result of ``output_layer_of``.
         like: ``[T, n, ...]``, or ``[1, n, ...]`` for all targets: public records, the current
             reconstruction, or noise.
 
@@ -100,7 +100,7 @@ def outputs_and_inputs(
     """Return the logits ``[n, C]`` of records ``like [T, n / T, ...]``, and the layer's inputs.
 
     Raises:
-        InputError: as ``expectation``.
+        InputError: see ``expectation``.
     """
     model = private(task, trainable(task.model, params)).model
     inputs: list[Tensor] = []
@@ -127,21 +127,21 @@ def noise_records(record: tuple[int, ...], rng: np.random.Generator, like: Tenso
 
 
 TIE = 1e-4
-"""Rows of a gradient that point away from the rest equally, to within this, differ by sign."""
+"""Largest relative difference of rows that point away from the rest equally."""
 
 
 def idlg(grads: Grads, layer: OutputLayer) -> Tensor:
     """Return the label of each of T single records ``[T]``, int64.
 
-    For one record the gradient of the bias is p - y, negative at the label alone. Without a bias
+    For one record the gradient of the bias is p - y, negative only at the label. Without a bias
     the rows of the weight's gradient are ``(p_c - y_c) h``: the label's row points away from all
-    others, whatever the sign of h. With two classes each row points away from the other, and so
-    they do where all of p is on one wrong class; then the label is the row of the smallest sum,
-    which takes h to be 0 or more, as after a ReLU or sigmoid.
+    others, for any sign of h. With two classes, or if all of p is on one wrong class, two rows
+    point away from each other equally; then the label is the row with the smallest sum, which
+    assumes that h is 0 or more, as after a ReLU or sigmoid.
 
     Args:
-        grads: leaf ``[T, *p]``, of one record each.
-        layer: from ``output_layer_of``.
+        grads: gradients of one record each, leaf ``[T, *p]``.
+        layer: result of ``output_layer_of``.
 
     Raises:
         InputError: the gradient of the last layer is missing, zero or not finite.
@@ -165,16 +165,16 @@ def idlg(grads: Grads, layer: OutputLayer) -> Tensor:
 def gradinversion(grads: Grads, layer: OutputLayer, batch: int) -> Tensor:
     """Return the labels ``[T, B]`` of batches in which no label occurs twice: int64, ascending.
 
-    The labels are the B classes whose rows of the weight's gradient have the smallest minimum. This
-    takes the inputs of the last layer to be 0 or more, as after a ReLU.
+    The labels are the B classes with the smallest minimum in their row of the weight's gradient.
+    This assumes that the inputs of the last layer are 0 or more, as after a ReLU.
 
     Args:
         grads: leaf ``[T, *p]``.
-        layer: from ``output_layer_of``.
-        batch: records of a batch, B.
+        layer: result of ``output_layer_of``.
+        batch: number of records in a batch, B.
 
     Raises:
-        InputError: there are fewer classes than records; or as ``idlg``.
+        InputError: there are fewer classes than records; also see ``idlg``.
 
     References:
         Yin et al., See through Gradients: Image Batch Recovery via GradInversion, CVPR 2021,
@@ -191,7 +191,7 @@ def gradinversion(grads: Grads, layer: OutputLayer, batch: int) -> Tensor:
         f"{batch} records have a label twice where there are {weight.shape[1]} classes; "
         'expected no duplicates; use method="counts"',
     )
-    # Stable: classes that are absent tie at 0 where a unit is off for the whole batch.
+    # Stable: absent classes tie at 0 if a unit is off for the whole batch.
     order = weight.amin(dim=2).argsort(dim=1, stable=True)
     return order[:, :batch].sort(dim=1).values
 
@@ -201,18 +201,18 @@ def counts(grads: Grads, layer: OutputLayer, batch: int, expected: Expected) -> 
 
     The gradient of the bias is the mean prediction less the share of each class, so
     ``n_c = B (mean p_c - g_c)``. Without a bias the weight's gradient is projected on the mean
-    input of the layer: ``n_c = B <mean p_c h - G_c, mean h> / |mean h|^2``, which takes that mean
-    to be the same for every class. The whole numbers of 0 or more that add up to B and are nearest
-    to this in squares are returned: largest remainders, where none of it is negative.
+    input of the layer: ``n_c = B <mean p_c h - G_c, mean h> / |mean h|^2``, which assumes that
+    this mean is the same for every class. The result is the nearest whole numbers of 0 or more, in
+    squares, that add up to B: largest remainders, if no count is negative.
 
     Args:
         grads: leaf ``[T, *p]``.
-        layer: from ``output_layer_of``.
-        batch: records of a batch, B.
-        expected: of records like the private ones, from ``expectation``.
+        layer: result of ``output_layer_of``.
+        batch: number of records in a batch, B.
+        expected: result of ``expectation`` for records like the private ones.
 
     Raises:
-        InputError: the last layer has no bias and its mean input is zero; or as ``idlg``.
+        InputError: the last layer has no bias and its mean input is zero; also see ``idlg``.
 
     >>> grads = {"bias": torch.tensor([[-0.5, 0.25, 0.25]])}
     >>> flat = Expected(torch.full((1, 3), 1 / 3), torch.zeros(1, 1), torch.zeros(1, 3, 1))
@@ -256,8 +256,8 @@ def _share_without_bias(weight: Tensor, expected: Expected) -> Tensor:
 
 
 def _leaf(grads: Grads, name: str, axes: int) -> Tensor:
-    """The stack called ``name``, checked: finite, and not zero."""
-    require(name in grads, f"there is no gradient of {name!r}, the last layer; pass the labels")
+    """Return the stack called ``name``; refuse it unless it is finite and not zero."""
+    require(name in grads, f"{name!r}, the last layer, has no gradient; pass the labels")
     leaf = grads[name]
     require(
         leaf.dim() == axes,

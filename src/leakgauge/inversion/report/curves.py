@@ -17,22 +17,22 @@ from leakgauge.report.section import Chart
 from leakgauge.report.wording import short
 from leakgauge.results.measurements import SECONDS
 
-_FAR = 3.0  # first value over last from which the loss has a logarithmic axis
+_FAR = 3.0  # smallest ratio of high to low for a logarithmic axis of the loss
 
 _LINES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)))
 _COLOURS = (ACCENT, INK, MUTED)
 
 
 def draw_curves(tests: Sequence[Test], metric: str, *, name: str) -> Markup | None:
-    """Return a metric over the iterations, a line for each attempt; None without curves.
+    """Return a chart of a metric over the iterations, a line per attempt; None without curves.
 
     Args:
-        tests: the attempts.
-        metric: ``"loss"`` (on a log axis where it falls far) or ``"psnr"``.
-        name: a word that no other chart of the page has.
+        tests: attempts.
+        metric: ``"loss"`` (on a log axis if it falls far) or ``"psnr"``.
+        name: unique name of the chart on the page.
     """
     measured = [test.at(metric) for test in tests]
-    # By the attempt's number, which is that of its line in the legend.
+    # By the attempt's number, which selects its line style in the legend.
     curves = {at: one.curve for at, one in enumerate(measured) if one is not None and one.curve}
     if not curves:
         return None
@@ -47,7 +47,7 @@ def draw_curves(tests: Sequence[Test], metric: str, *, name: str) -> Markup | No
 
 
 def _loss_axis(axes: Axes, values: Sequence[float]) -> None:
-    """Make the axis logarithmic where the loss falls far, with labels that fit beside it."""
+    """Make the axis logarithmic if the loss falls far, with labels that fit in the margin."""
     low, high = min(values), max(values)
     if low > 0 and high >= _FAR * low:
         axes.set_yscale("log")
@@ -59,7 +59,7 @@ def _loss_axis(axes: Axes, values: Sequence[float]) -> None:
 
 
 def _tick(value: float) -> str:
-    """A label with up to two digits after the point: a chart cuts off further ones."""
+    """Return a label with up to two digits after the point: a chart cuts off further ones."""
     plain = f"{value:.12g}"
     if "e" not in plain and len(plain.partition(".")[2]) <= 2:
         return plain
@@ -85,20 +85,20 @@ def line_style(number: int) -> tuple[str, str]:
 
 
 Way = tuple[str, bool]
-"""A method, and whether it simulates the local steps."""
+"""Method, and whether it simulates the local steps."""
 
 Times = Mapping[Way, Mapping[int, float]]
-"""Seconds by the number of local steps, of each way."""
+"""Seconds by way and number of local steps."""
 
 _FREE = ("method", "simulate", "local_steps", "batch_size", "labels")
-"""Settings in which cells may differ whose times are compared; the others have to be the same."""
+"""Settings that may differ between cells with compared times; all others must be equal."""
 
 
 def charts(groups: Sequence[Group]) -> list[Chart]:
-    """Return the time along the local steps; nothing where no simulation stands beside a batch.
+    """Return charts of the time over local steps, if both simulation and one batch were run.
 
     Args:
-        groups: the cells by their settings, over seeds.
+        groups: cells by their settings, combined over seeds.
 
     References:
         Xu et al., AGIC, SRDS 2022, Figure 8b.
@@ -118,7 +118,7 @@ def charts(groups: Sequence[Group]) -> list[Chart]:
 
 
 def _alike(groups: Sequence[Group]) -> dict[str, Times]:
-    """The times of cells that agree in all other settings, by what tells them from others."""
+    """Return times of cells that agree in all other settings, by a title of these settings."""
     timed = [group for group in groups if SECONDS in group.means]
     names = [one for one in varying([group.settings for group in timed]) if one not in _FREE]
     found: dict[str, dict[Way, dict[int, float]]] = {}
@@ -135,7 +135,7 @@ def _alike(groups: Sequence[Group]) -> dict[str, Times]:
 
 
 def _gains(times: Times) -> list[str]:
-    """How many times as fast one batch is as simulation, in words, most steps first."""
+    """Return sentences on the speed of one batch against simulation, most steps first."""
     pairs = product(
         [(name, by) for (name, simulates), by in times.items() if not simulates],
         [(name, by) for (name, simulates), by in times.items() if simulates],
@@ -149,7 +149,7 @@ def _gains(times: Times) -> list[str]:
 
 
 def _drawn(times: Times, ways: Sequence[Way], *, name: str) -> Markup:
-    """The chart as inline SVG, both axes logarithmic."""
+    """Return the chart as inline SVG, with two logarithmic axes."""
     steps = sorted({step for by in times.values() for step in by})
     with chart(name) as (axes, svg):
         for way, by in times.items():

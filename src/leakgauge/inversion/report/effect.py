@@ -22,8 +22,8 @@ _COST = "This question does not measure what the defense costs in accuracy."
 def effect_of(tests: Sequence[Test]) -> DefenseEffect | None:
     """Return what the best defense changed; None without a defense or without a baseline.
 
-    Each side is judged by the attempt that came nearest to the truth. Against a defense these are
-    the attempts that adapt to it, where one does, and the others.
+    The attempt that came nearest to the truth counts on each side. Against a defense, attempts that
+    adapt to it and attempts that do not are both included.
     """
     baseline = _nearest([test for test in tests if test.defense == NONE])
     defenses = dict.fromkeys(test.defense for test in tests if test.defense != NONE)
@@ -60,7 +60,7 @@ def _text(
 
 
 def _figure(one: Measurement) -> tuple[str, str]:
-    """The metric's name in a sentence, and its value."""
+    """Return the metric's name as in a sentence, and its value as text."""
     if one.metric == PSNR:
         return "PSNR", f"{short(one.estimate.value)} dB"
     return "the share of right columns", percent(one.estimate.value)
@@ -68,19 +68,19 @@ def _figure(one: Measurement) -> tuple[str, str]:
 
 LEAKS = ("strong", "clear", "weak")
 LONGER = 10
-"""How many times as many iterations to try where nothing was rebuilt."""
+"""Factor of the iterations to try next if no record was rebuilt."""
 
 COMMAND = "invert"
 
 
 def next_command(settings: Mapping[str, Any], level: Level) -> str:
-    """Return the command to run next; empty where none would say more.
+    """Return the command to run next; empty if none would add information.
 
     Rebuilt records call for a defense. Records that were not rebuilt call for a longer search.
 
     Args:
-        settings: of the run, with those of an ``InversionSpec``.
-        level: the verdict without a defense.
+        settings: settings of the run, which include those of an ``InversionSpec``.
+        level: level of leakage without a defense.
 
     >>> next_command({"data": "my.csv", "label": "income"}, "strong")
     'leakgauge invert my.csv --label income --defense dpsgd:clip=2,noise=0.1'

@@ -15,25 +15,25 @@ from leakgauge.report.wording import count, percent, short
 from leakgauge.results.measurements import Estimate, Measurement
 
 CLEAR_DB, CLOSE_DB = 20.0, 27.0
-"""PSNR from which rebuilt images can be recognised, and from which they look like the truth. This
-is our own reading of many pictures of 32 x 32 pixels; look at the pictures."""
+"""Smallest PSNR of images that can be recognised, and of images that look like the truth. This is
+our reading of many pictures of 32 x 32 pixels; look at the pictures."""
 
 PARTS_DB = 2.0
-"""PSNR above that of the mean colour from which parts of the images are rebuilt."""
+"""Smallest PSNR above that of the mean colour if parts of the images are rebuilt."""
 
 MOST_COLUMNS, MANY_COLUMNS = 0.9, 0.5
-"""Shares of the columns that guessing gets wrong, from which most or many are rebuilt."""
+"""Smallest shares, of the columns that guessing gets wrong, that count as most and many."""
 
 
 @dataclass(frozen=True)
 class InversionVerdict:
-    """How near an attempt came.
+    """Nearness of an attempt's records to the truth.
 
     Attributes:
-        level: of the leakage.
-        words: the verdict in a few words.
-        figure: the measurement behind it; None where nothing could be scored.
-        strength: from 0 (as a guess) to 1 (as the truth).
+        level: level of leakage.
+        words: verdict in a few words.
+        figure: measurement behind the verdict; None if no record could be scored.
+        strength: 0 if as good as a guess, 1 if equal to the truth.
     """
 
     level: Level
@@ -70,8 +70,8 @@ def worst(tests: list[Test]) -> tuple[Test, InversionVerdict]:
 
 def by_nearness(tests: list[Test]) -> list[tuple[Test, InversionVerdict]]:
     """Return the attempts with their verdicts, the one nearest to the truth first."""
-    judged = [(test, verdict_of(test)) for test in tests]
-    return sorted(judged, key=lambda one: -_nearness(one[1]))
+    verdicts = [(test, verdict_of(test)) for test in tests]
+    return sorted(verdicts, key=lambda one: -_nearness(one[1]))
 
 
 def _nearness(verdict: InversionVerdict) -> float:
@@ -117,7 +117,7 @@ def title(test: Test) -> str:
 
 
 def sentence(test: Test) -> str:
-    """Return the result of an attempt, with its title, for a reader who is no specialist.
+    """Return the result of an attempt, with its title, for non-specialist readers.
 
     Raises:
         InputError: the attempt has neither a score nor a loss.
@@ -126,7 +126,7 @@ def sentence(test: Test) -> str:
 
 
 def statement(test: Test) -> str:
-    """Return the result of an attempt, without its title; raises as ``sentence``."""
+    """Return the result of an attempt, without its title; raises like ``sentence``."""
     verdict = verdict_of(test)
     if verdict.figure is None:
         return _of_loss(test)
@@ -139,7 +139,7 @@ _MATCHED = {
     "greedy": "matched by rough images, the most similar pairs first (the paper's way)",
     "optimal": "matched by rough images, with the smallest sum of distances (ours)",
     "gradients": "matched by rough images and then by gradients (ours)",
-    "known": "matched as they truly are: the attacker was told",
+    "known": "matched correctly: the attacker knew the matching",
 }
 _JOINED = {
     "per-sample": "each record was rebuilt from the one update of each epoch that is matched for "
@@ -149,7 +149,7 @@ _JOINED = {
 
 
 def joint_sentence(test: Test) -> str:
-    """Return by which rules an attempt used several epochs; empty with a single one."""
+    """Return how an attempt combined several epochs; empty with a single one."""
     details = next(iter(test.figures.values())).details
     if "joint" not in details:
         return ""
@@ -162,7 +162,7 @@ def joint_sentence(test: Test) -> str:
 
 
 def certainty(estimate: Estimate) -> str:
-    """Return the interval of a mean over images; a single image says nothing of others."""
+    """Return the interval of a mean over images in words; a single image has none."""
     if estimate.n == 1:
         return "1 image, so no interval"
     ends = f"{short(estimate.low)} to {short(estimate.high)}"
@@ -191,8 +191,8 @@ def _of_loss(test: Test) -> str:
         )
     return (
         f"the search for {count(loss.estimate.n)} records ended at a loss of "
-        f"{short(loss.estimate.value)}. The true records are not known here, so nothing says how "
-        "near these are."
+        f"{short(loss.estimate.value)}. The true records are not known here, so their "
+        "distance is not known."
     )
 
 
@@ -202,17 +202,17 @@ WORDS = {
     PUBLIC: "public record nearest to that mean",
     NEAREST: "public record nearest to the truth: chosen by the truth, so no attacker can",
 }
-"""A guess in words."""
+"""Guesses in words."""
 
 
 @dataclass(frozen=True)
 class Guessed:
-    """The guesses beside the attempts that had the same labels.
+    """Scores of guesses for attempts that had the same labels.
 
     Attributes:
-        titles: of the attempts.
-        best: the guess that is best for an attacker; None where it was not measured.
-        scores: by guess in words and by metric: value, low and high.
+        titles: titles of the attempts.
+        best: best guess for an attacker; None if it was not measured.
+        scores: value, low and high by guess (in words) and metric.
     """
 
     titles: tuple[str, ...]
@@ -221,11 +221,11 @@ class Guessed:
 
 
 def guesses_of(facts: Sequence[Mapping[str, Any]], tests: Sequence[Test]) -> list[Guessed]:
-    """Return the guesses of all attempts; those with equal guesses together.
+    """Return the guesses of all attempts, grouped by equal guesses.
 
     Args:
-        facts: of each attempt, from ``read_facts``; empty where none are kept.
-        tests: the attempts in the same order.
+        facts: facts of each attempt, from ``read_facts``; empty if none are kept.
+        tests: attempts in the same order.
     """
     found: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
     for test, fact in zip(tests, facts, strict=bool(facts)):

@@ -1,8 +1,8 @@
 """The attention layers of a transformer: the tokens and inputs that their gradients show.
 
 A linear map ``y = x W`` has the gradient ``sum_i x_i (dL/dy_i)^T`` over all tokens i. Its columns
-span the inputs x, as long as there are fewer tokens than dimensions. Then a vector lies in the span
-if it is one of the inputs; of a discrete set of vectors, others hardly ever do.
+span the inputs x, as long as there are fewer tokens than dimensions. Then the inputs lie in the
+span, and other vectors of a discrete set hardly ever do.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -9,7 +9,7 @@ from scipy.optimize import linear_sum_assignment
 from leakgauge.core.checks import require
 
 CONFIRMED = 1e-3
-"""Largest relative distance from the observed gradient at which a batch is confirmed."""
+"""Largest relative distance of a confirmed batch's gradient from the observed one."""
 
 
 @dataclass(frozen=True)
