@@ -224,7 +224,7 @@ def test_the_steps_that_are_simulated_are_the_client_s(size: int, passes: int) -
 
 
 def test_simulation_finds_what_one_batch_does_not() -> None:
-    """Two steps at a rate that moves the weights far; each record has a step of its own."""
+    """Two steps at a rate that moves the weights far, with one record each."""
     x, y = truth(2, *PICTURE), torch.tensor([0, 1])
     update = replace(trained(x, y, lr=2.0, size=1), labels=y)
     data = Dataset(torch.rand(64, *PICTURE), torch.arange(64) % CLASSES)

@@ -277,7 +277,7 @@ def test_refusals(change: dict, settings: dict, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_model_whose_outputs_are_no_logits_of_its_last_layer_is_refused() -> None:
+def test_a_model_with_other_outputs_than_its_last_layer_is_refused() -> None:
     task = Task(nn.Sequential(nn.Linear(6, 5), nn.Unflatten(1, (5, 1))), cross_entropy)
     params = params_of(task.model)
     with pytest.raises(InputError, match=r"outputs \[9, 5, 1\]; expected \[9, 5\]"):

@@ -31,7 +31,7 @@ def drawn(name: str, rows: int = 1, dtype: torch.dtype = torch.float64) -> Grads
 
 
 def both(objective, found: Grads, wanted: Grads, row: int) -> list[tuple[Tensor, Grads, float]]:
-    """By sums, and by autograd: a function is not recognised as a cosine."""
+    """Return results of sums and of autograd, since a function is not recognised as a cosine."""
     params = {name: value[0] for name, value in drawn("weights").items()}
     params = {name: value.to(found[name]) for name, value in params.items()}
     sides = objective, lambda *given: objective(*given)

@@ -254,7 +254,7 @@ def test_labels_that_were_given_are_called_so() -> None:
         ),
         (
             {"matching": "known", "joint": "all", "later": "1"},
-            ("our rule", "the attacker was told", "updates weigh equally"),
+            ("our rule", "the attacker knew", "updates weigh equally"),
         ),
     ],
 )

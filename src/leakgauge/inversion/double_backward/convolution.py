@@ -58,7 +58,7 @@ class Geometry:
         return self._backward(dy, x, weight, 0)
 
     def weight_gradient(self, dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-        """Return ``[O, I / groups, ...]``, summed over rows; only the shape of ``weight`` is used."""
+        """Return ``[O, I / groups, ...]``, summed over rows; only ``weight.shape`` is used."""
         if self._overruns(x, weight):
             dy, x = dy.contiguous(), x.contiguous()
         return self._backward(dy, x, weight, 1)

@@ -90,7 +90,7 @@ class WeightPerturbation:
         return value.detach(), changed, size
 
     def _summed(self, grads: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
-        """Use ``v = u (a * observed + b * grads)`` for a layer of weight u, with numbers a and b."""
+        """Use ``v = u (a * observed + b * grads)`` for a layer of weight u, with numbers a, b."""
         names, weights = self._names or [], self._stretches[row]
         pairs = [(grads[name], self._observed[row][name]) for name in names]
         # Together for each layer, while it is in the cache.
