@@ -15,16 +15,16 @@ from leakgauge.defenses import parse_defense
 from leakgauge.gradients import params_of
 from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
-from leakgauge.inversion.search.attack import Knowledge, attack
+from leakgauge.inversion.search.engine import draw_starts
 from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.presets import preset
 from leakgauge.inversion.search.priors import total_variation
-from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.search.starts import draw_starts
+from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.training.client import Client, send
+from support.attacks import attack_sent
 
 LOW, HIGH = torch.tensor(-3.0), torch.tensor(3.0)
-COSINE = Settings(objective=Cosine(), iterations=2)
+COSINE = SearchSettings(objective=Cosine(), iterations=2)
 SQUARED = replace(COSINE, objective=SquaredError())
 FAR = 0.5  # a learning rate at which the steps of a client differ from one another
 
@@ -186,14 +186,14 @@ def test_a_client_that_cannot_be_is_refused(given: dict, reason: str) -> None:
         Client(**given)
 
 
-def told(x: Tensor, y: Tensor, settings: Settings, client: Client, **known):
+def told(x: Tensor, y: Tensor, settings: SearchSettings, client: Client, **known):
     """Attack what ``x`` and ``y`` make clients send."""
     sent = send(TASK, PARAMS, x, y, client, seed=0)
-    knowledge = Knowledge(LOW, HIGH, **known)
-    return attack(TASK, PARAMS, sent, settings, client, knowledge, record=(1, 4, 4), seed=3), sent
+    given = (TASK, PARAMS, sent, settings, client, (LOW, HIGH))
+    return attack_sent(*given, record=(1, 4, 4), seed=3, **known), sent
 
 
-def start_of(settings: Settings, clients: int, each: int) -> Tensor:
+def start_of(settings: SearchSettings, clients: int, each: int) -> Tensor:
     """Where the search of ``told`` begins, ``[T, B, ...]``."""
     shape = (each, 1, 4, 4)
     like = next(iter(PARAMS.values()))
@@ -293,8 +293,8 @@ def test_the_box_is_the_attacker_s() -> None:
     sent = send(TASK, PARAMS, x, y, Client(), seed=0)
     low, high = torch.tensor(-0.2), torch.full((1, 4, 4), 0.1)
     settings = replace(COSINE, boxed=True, keep_best=False)
-    known = Knowledge(low, high, y)
-    found = attack(TASK, PARAMS, sent, settings, Client(), known, record=(1, 4, 4), seed=3)
+    given = (TASK, PARAMS, sent, settings, Client(), (low, high))
+    found = attack_sent(*given, record=(1, 4, 4), seed=3, labels=y)
     assert found.x.min() == pytest.approx(-0.2)
     assert found.x.max() == pytest.approx(0.1)
 
@@ -320,7 +320,7 @@ def two_epochs() -> tuple[list[Epoch], Tensor, Tensor, list[nn.Module]]:
     return epochs, x, y, models
 
 
-def joint(settings: Settings, epochs: Sequence[Epoch], labels: Tensor, **given):
+def joint(settings: SearchSettings, epochs: Sequence[Epoch], labels: Tensor, **given):
     return joint_reconstruct(
         TASK, epochs, PLAN, settings,
         labels=labels, record=(1, 4, 4), low=LOW, high=HIGH, seed=3, **given,

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
-from leakgauge.inversion.search.statistics import (
+from leakgauge.inversion.search.priors import (
     StatisticsPrior,
     statistics_of,
     statistics_of_update,

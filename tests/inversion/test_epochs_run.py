@@ -7,11 +7,11 @@ import torch
 
 from leakgauge.core.checks import InputError
 from leakgauge.inversion.run import over_epochs
-from leakgauge.inversion.run.attempt import Attempt, Rules, attempts_of
-from leakgauge.inversion.run.rebuild import rebuild
-from leakgauge.inversion.run.rounds import play_epochs
+from leakgauge.inversion.run.attempt import Attempt, EpochRules, attempts_of
+from leakgauge.inversion.run.measuring import measurements_of
+from leakgauge.inversion.run.over_epochs import run_epochs
+from leakgauge.inversion.run.running import rebuild
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
-from leakgauge.inversion.run.scoring import measurements_of
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.spec import make_spec
@@ -36,17 +36,20 @@ def staged(**settings: Any) -> tuple[Scenario, Attempt]:
 @pytest.mark.parametrize(
     ("settings", "rules"),
     [
-        ({}, Rules("greedy", "per-sample", 0.1)),
-        ({"method": "agic:lr=0.2"}, Rules("greedy", "per-sample", 0.1)),
-        ({"method": "leakgauge"}, Rules("gradients", "all", 1.0)),
-        ({"joint": "all"}, Rules("greedy", "all", 1.0)),
-        ({"method": "leakgauge", "joint": "per-sample"}, Rules("gradients", "per-sample", 0.1)),
-        ({"joint": "all", "gamma": 0.1}, Rules("greedy", "all", 0.1)),
-        ({"matching": "optimal", "gamma": 0.5}, Rules("optimal", "per-sample", 0.5)),
+        ({}, EpochRules("greedy", "per-sample", 0.1)),
+        ({"method": "agic:lr=0.2"}, EpochRules("greedy", "per-sample", 0.1)),
+        ({"method": "leakgauge"}, EpochRules("gradients", "all", 1.0)),
+        ({"joint": "all"}, EpochRules("greedy", "all", 1.0)),
+        (
+            {"method": "leakgauge", "joint": "per-sample"},
+            EpochRules("gradients", "per-sample", 0.1),
+        ),
+        ({"joint": "all", "gamma": 0.1}, EpochRules("greedy", "all", 0.1)),
+        ({"matching": "optimal", "gamma": 0.5}, EpochRules("optimal", "per-sample", 0.5)),
     ],
 )
 def test_the_rules_are_the_paper_s_for_agic_and_ours_for_others(
-    settings: dict[str, Any], rules: Rules
+    settings: dict[str, Any], rules: EpochRules
 ) -> None:
     _, attempt = staged(**settings)
     assert attempt.rules == rules
@@ -76,7 +79,7 @@ def test_the_rate_of_the_server(settings: dict[str, Any], rate: float) -> None:
 def test_averaging_gives_the_client_s_own_weights() -> None:
     """FedAvg of one client: the next update starts where the client's two steps ended."""
     scenario, attempt = staged(local_steps=2, local_lr=0.25, labels="known")
-    (first, _) = play_epochs(scenario, attempt, None, None, Checkpoint(None))
+    (first, _) = run_epochs(scenario, attempt, None, None, Checkpoint(None))
     now = dict(scenario.params)
     for step in range(2):
         leaves = {name: leaf.clone().requires_grad_() for name, leaf in now.items()}
@@ -114,7 +117,7 @@ def test_the_known_matching_is_the_true_one(monkeypatch: pytest.MonkeyPatch) -> 
     original = over_epochs.per_sample_reconstruct
     monkeypatch.setattr(over_epochs, "per_sample_reconstruct", joint)
     scenario, attempt = staged(matching="known", labels="known", batch_size=2)
-    singles = play_epochs(scenario, attempt, None, None, Checkpoint(None))
+    singles = run_epochs(scenario, attempt, None, None, Checkpoint(None))
     rebuild(scenario, attempt)
     for number, one in enumerate(singles):
         assert torch.equal(plans[0].members[number], one.order)
@@ -123,18 +126,18 @@ def test_the_known_matching_is_the_true_one(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_later_epochs_keep_labels_apart_and_same_batches_keep_records() -> None:
     scenario, attempt = staged(images=12, batch_size=3, iterations=1, epochs=3)
-    for one in play_epochs(scenario, attempt, None, None, Checkpoint(None)):
+    for one in run_epochs(scenario, attempt, None, None, Checkpoint(None)):
         assert all(len(set(scenario.y[held].tolist())) == 3 for held in one.order)
     scenario, attempt = staged(batch_size=2, same_batches=True, iterations=1)
-    one, other = play_epochs(scenario, attempt, None, None, Checkpoint(None))
+    one, other = run_epochs(scenario, attempt, None, None, Checkpoint(None))
     assert torch.equal(one.order, other.order)
 
 
 def test_rough_images_come_from_a_shorter_search() -> None:
     scenario, attempt = staged(images=2, iterations=30, rough_iterations=1)
-    (one, _) = play_epochs(scenario, attempt, None, None, Checkpoint(None))
+    (one, _) = run_epochs(scenario, attempt, None, None, Checkpoint(None))
     long = staged(images=2, iterations=30)
-    (other, _) = play_epochs(*long, None, None, Checkpoint(None))
+    (other, _) = run_epochs(*long, None, None, Checkpoint(None))
     assert not torch.equal(one.rough, other.rough)
     assert torch.equal(one.scores["psnr"], other.scores["psnr"])
 

@@ -18,15 +18,15 @@ from torch.nn.functional import cross_entropy
 
 from leakgauge.cli import main
 from leakgauge.core.types import Dataset, Task
-from leakgauge.inversion.run import prepare_update
-from leakgauge.inversion.run.prepare_update import (
+from leakgauge.inversion.run import received
+from leakgauge.inversion.run.received import (
+    Received,
     local_steps,
-    range_of,
-    rebuild_received,
+    prepare_received,
     record_count,
 )
-from leakgauge.inversion.run.received import Received
-from leakgauge.inversion.search.presets import preset
+from leakgauge.inversion.scoring import range_of
+from leakgauge.inversion.search.presets import Search, preset
 from leakgauge.inversion.search.simulate import simulated_gradients
 from leakgauge.results.measurements import read_measurements
 from leakgauge.training import Update
@@ -230,14 +230,14 @@ def test_simulation_finds_what_one_batch_does_not() -> None:
     data = Dataset(torch.rand(64, *PICTURE), torch.arange(64) % CLASSES)
     apart = {}
     for simulate in (False, True):
-        found = rebuild_received(
+        found = prepare_received(
             Task(network(), cross_entropy),
             data,
             update,
-            preset("inverting-gradients", iterations=80),
+            Search(preset("inverting-gradients", iterations=80)),
             labels="known",
             simulate=simulate,
-        )
+        ).rebuild()
         apart[simulate] = float((found.x - x).square().mean())
     assert apart[True] < 0.5 * apart[False]
 
@@ -467,7 +467,9 @@ def test_in_python_the_model_stays_as_it_is_and_the_type_is_the_weights_one() ->
     task = Task(network(seed=6).double(), cross_entropy)  # the update brings its own weights
     before = {name: leaf.clone() for name, leaf in task.model.state_dict().items()}
     data = Dataset(torch.rand(20, *PICTURE), torch.arange(20) % CLASSES)
-    found = rebuild_received(task, data, update, preset("leakgauge", iterations=3))
+    found = prepare_received(
+        task, data, update, Search(preset("leakgauge", iterations=3))
+    ).rebuild()
     assert found.x.dtype == torch.float64
     assert found.x.shape == (2, *PICTURE)
     assert bool((found.x >= found.low).all() and (found.x <= found.high).all())
@@ -490,9 +492,9 @@ def test_statistics_that_the_client_began_with_are_those_of_the_attack() -> None
         server.state_dict(), client.state_dict(), lr=0.1, batch_size=1, records=1, model=server
     )
     data = Dataset(torch.rand(20, *PICTURE), torch.arange(20) % CLASSES)
-    settings = preset("agic", iterations=60)
+    method = Search(preset("agic", iterations=60))
     own, fresh = (
-        rebuild_received(Task(model, cross_entropy), data, update, settings)
+        prepare_received(Task(model, cross_entropy), data, update, method).rebuild()
         for model in (server, normed(0.0))
     )
     assert torch.equal(own.x, fresh.x)
@@ -505,14 +507,14 @@ def test_only_some_public_records_stand_in(monkeypatch: pytest.MonkeyPatch) -> N
         seen.append(like)
         return infer(*args, like=like, **given)
 
-    infer = prepare_update.infer_labels
-    monkeypatch.setattr(prepare_update, "infer_labels", noted)
+    infer = received.infer_labels
+    monkeypatch.setattr(received, "infer_labels", noted)
     data = Dataset(
-        torch.rand(prepare_update.MOST_PUBLIC + 50, *PICTURE),
-        torch.zeros(prepare_update.MOST_PUBLIC + 50).long(),
+        torch.rand(received.MOST_PUBLIC + 50, *PICTURE),
+        torch.zeros(received.MOST_PUBLIC + 50).long(),
     )
     task = Task(network(), cross_entropy)
-    rebuild_received(task, data, one(), preset("agic", iterations=1))
+    prepare_received(task, data, one(), Search(preset("agic", iterations=1)))
     (like,) = seen
-    assert like.shape == (1, prepare_update.MOST_PUBLIC, *PICTURE)
-    assert not torch.equal(like[0], data.x[: prepare_update.MOST_PUBLIC])
+    assert like.shape == (1, received.MOST_PUBLIC, *PICTURE)
+    assert not torch.equal(like[0], data.x[: received.MOST_PUBLIC])

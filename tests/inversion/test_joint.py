@@ -15,12 +15,12 @@ from leakgauge.inversion.epochs.per_sample import per_sample_reconstruct
 from leakgauge.inversion.epochs.refinement import swapped
 from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.presets import preset
-from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.training import Update
 from support.small_conv import small_task
 
 BOX = {"low": torch.tensor(-9.0), "high": torch.tensor(9.0), "seed": 0}
-COSINE = Settings(objective=Cosine(), optimizer="adam", iterations=1)
+COSINE = SearchSettings(objective=Cosine(), optimizer="adam", iterations=1)
 
 
 # --- Eq. 5 by hand -------------------------------------------------------------------------------
@@ -246,12 +246,12 @@ def test_swaps_are_judged_at_the_weights_of_each_update() -> None:
 def test_a_record_is_rescaled_with_its_batch_of_the_first_epoch() -> None:
     x, plan = people(), EpochPlan(DEALT[:2])
     epochs = played(DEALT[:2], x)
-    chosen = Settings(objective=Cosine(), optimizer="adam", iterations=20)
+    chosen = SearchSettings(objective=Cosine(), optimizer="adam", iterations=20)
     plain, scaled = (
         per_sample_reconstruct(
             TASK, epochs, plan, one, labels=labels_of(DEALT[:2]), record=(1, 4, 4), **BOX
         ).x
-        for one in (chosen, Settings(**{**vars(chosen), "rescale": True}))
+        for one in (chosen, SearchSettings(**{**vars(chosen), "rescale": True}))
     )
     ratio = (scaled / plain).flatten(1)
     assert (ratio - ratio[:, :1]).abs().max() < 1e-6
@@ -266,7 +266,7 @@ def test_labels_of_an_update_are_its_own() -> None:
     epochs = played(torch.tensor([[[0, 1]], [[0, 1]]]), x)
     labels = [torch.tensor([[0, 1]]), torch.tensor([[0, 1]])]
     start = people(6).view(2, 3, 1, 4, 4)
-    settings = Settings(objective=SquaredError(), optimizer="adam", iterations=1)
+    settings = SearchSettings(objective=SquaredError(), optimizer="adam", iterations=1)
     found = per_sample_reconstruct(
         TASK, epochs, plan, settings, labels=labels, record=(1, 4, 4), start=start, **BOX
     )

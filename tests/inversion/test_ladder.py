@@ -10,8 +10,7 @@ import pytest
 from leakgauge.cli import main
 from leakgauge.core.checks import InputError
 from leakgauge.inversion.report.ladder import Step, breaking, draw_ladder, ladder_sentence
-from leakgauge.inversion.run.attempt import attempts_of
-from leakgauge.inversion.run.ladder import RUNGS, rungs_of, with_ladder
+from leakgauge.inversion.run.attempt import RUNGS, attempts_of, rungs_of, with_ladder
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, read_measurements
 from leakgauge.runs.spec import make_spec

@@ -23,7 +23,7 @@ from leakgauge.inversion import words
 from leakgauge.inversion.epochs.assignment import METHODS as IMAGE_MATCHINGS
 from leakgauge.inversion.labels.inference import Method
 from leakgauge.inversion.question import QUESTION
-from leakgauge.inversion.run import play
+from leakgauge.inversion.run import running
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.search.presets import PRESETS
@@ -97,15 +97,15 @@ def test_an_audit_measures_reads_back_and_renders(tmp_path: Path) -> None:
 
 def stopping(monkeypatch: pytest.MonkeyPatch, at: str, how: BaseException) -> Callable[[], None]:
     """Attempts of method ``at`` raise; the function that is returned undoes it."""
-    original = play.rebuild
+    original = running.rebuild
 
     def rebuild(scenario: Any, attempt: Attempt, **given: Any) -> Rebuilt:
         if attempt.method == at:
             raise how
         return original(scenario, attempt, **given)
 
-    monkeypatch.setattr(play, "rebuild", rebuild)
-    return lambda: monkeypatch.setattr(play, "rebuild", original)
+    monkeypatch.setattr(running, "rebuild", rebuild)
+    return lambda: monkeypatch.setattr(running, "rebuild", original)
 
 
 class Killed(BaseException):

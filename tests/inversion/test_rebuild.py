@@ -18,13 +18,14 @@ from leakgauge.gradients import params_of
 from leakgauge.inversion.epochs.assignment import match_epochs
 from leakgauge.inversion.epochs.epoch import EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
-from leakgauge.inversion.run import over_epochs, scoring, updates
+from leakgauge.inversion.run import measuring, over_epochs, updates
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
-from leakgauge.inversion.run.rebuild import rebuild
+from leakgauge.inversion.run.kept import MOST_RECORDS, keep_records
+from leakgauge.inversion.run.measuring import measurements_of
 from leakgauge.inversion.run.rebuilt import Rebuilt
-from leakgauge.inversion.run.records import MOST_RECORDS, keep_records
+from leakgauge.inversion.run.running import rebuild
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
-from leakgauge.inversion.run.scoring import in_true_order, measurements_of
+from leakgauge.inversion.scoring import in_true_order
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.words import JOINTS, MATCHINGS
 from leakgauge.models import build
@@ -320,12 +321,11 @@ def test_rough_images_have_a_shorter_search(
     played: list[tuple[int, Tensor]] = []
     matched: list[Tensor] = []
 
-    def attack(task, params, sent, settings, client, known, **given):
-        found = original(
-            task, params, sent, replace(settings, iterations=1), client, known, **given
-        )
-        x = found.x + 0.01 * settings.iterations
-        played.append((settings.iterations, x))
+    def attack(task, sent, method, known, options):
+        shorter = replace(method, settings=replace(method.settings, iterations=1))
+        found = original(task, sent, shorter, known, options)
+        x = found.x + 0.01 * method.iterations
+        played.append((method.iterations, x))
         return replace(found, x=x)
 
     def match(images, labels, **given):
@@ -351,7 +351,7 @@ def test_rough_images_have_a_shorter_search(
     for epoch in range(2):
         assert torch.equal(matched[epoch], played[epoch * step][1])
     whole = in_true_order(played[step - 1][1], scenario.x[None])
-    wished = scoring.scores_of(scenario, whole, scenario.x, None)["psnr"]
+    wished = scenario.scorer().scores(whole, scenario.x)["psnr"]
     torch.testing.assert_close(found.rounds[1]["psnr"], wished)
 
 
@@ -403,13 +403,13 @@ def test_exact_recovery_after_local_steps() -> None:
 
 
 def rebuilt_by_guess(scenario: Scenario) -> float:
-    return scoring.chance_of(scenario)["columns"]
+    return measuring.chance_of(scenario)["columns"]
 
 
 def test_the_guess_of_a_row_is_the_most_frequent_value() -> None:
     frame = people()
     scenario, _ = staged(table_source(frame))
-    chance = scoring.chance_of(scenario)
+    chance = measuring.chance_of(scenario)
     for name in ("town", "sex"):
         usual = frame[name][4:].mode()[0]
         assert chance[f"columns: {name}"] == (frame[name][:4] == usual).mean()

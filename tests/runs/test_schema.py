@@ -13,7 +13,7 @@ from leakgauge.catalog import questions
 from leakgauge.core.checks import InputError
 from leakgauge.defenses.catalog import parse_defense
 from leakgauge.inference.catalog import parse_adversary
-from leakgauge.inversion.search.parse import parse_attack
+from leakgauge.inversion.methods import method_of
 from leakgauge.runs.grid import unfold
 from leakgauge.runs.grid_file import GridFile, read_grid_file
 from leakgauge.runs.keys_page import keys_page
@@ -182,7 +182,7 @@ def parsed(kind: str, text: str) -> bool:
         elif kind == "adversary":
             text == "panel" or parse_adversary(text)
         else:
-            parse_attack(text, "exact")
+            method_of(text)
     except InputError:
         return False
     return True

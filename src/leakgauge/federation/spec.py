@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 from leakgauge.core.checks import require
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.federation.words import ASKS, IMAGES, LOSSES, SHADOW
-from leakgauge.inversion.words import EXACT, INFERRED, KNOWN, METHODS, STRONGEST
+from leakgauge.inversion.methods import FOR_UPDATES, STRONGEST, refuse_tables_only
+from leakgauge.inversion.words import INFERRED, KNOWN
 from leakgauge.inversion.words import LABELS as LABELINGS
 from leakgauge.membership.catalog import ABOUT
 from leakgauge.membership.catalog import SHADOW as NEEDS_SHADOW
@@ -18,7 +19,6 @@ if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
 
 LABELS = tuple(one for one in LABELINGS if one != KNOWN)
-SEARCHES = tuple(one for one in METHODS if one != EXACT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,11 @@ class FederationSpec(Spec):
     ] = None
     method: Annotated[
         str,
-        Setting(f"search for records: {', '.join(SEARCHES)}, with settings", panel=ATTACK),
+        Setting(
+            f"attack for records: {', '.join(FOR_UPDATES)}, with settings; or your own, "
+            "MODULE:NAME",
+            panel=ATTACK,
+        ),
     ] = STRONGEST
     images: Annotated[
         Whole | None,
@@ -132,11 +136,7 @@ class FederationSpec(Spec):
             self.momentum is None or self.momentum < 1,
             f"--momentum is {self.momentum}; expected a number below 1",
         )
-        name = self.method.partition(":")[0]
-        require(
-            name != EXACT,
-            f"--method {EXACT} is for single gradients; choose one of {', '.join(SEARCHES)}",
-        )
+        refuse_tables_only(self.method, "single gradients; choose")
         for one in self.adversary:
             knows = ABOUT.get(one.partition(":")[0], ("",))[0]
             require(

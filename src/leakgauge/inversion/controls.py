@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from leakgauge.core.knowledge import STATIC
 from leakgauge.data.source import Source
+from leakgauge.inversion.methods import FOR_TABLES
 from leakgauge.inversion.spec import InversionSpec
-from leakgauge.inversion.words import EXACT, OF_CLIENTS
+from leakgauge.inversion.words import OF_CLIENTS
 from leakgauge.runs.assessment import Controls, Variant
 from leakgauge.runs.spec import NONE
 
@@ -42,6 +43,6 @@ def _planted(spec: InversionSpec, source: Source) -> Variant:
     said = "each update is the gradient of a single record"
     if source.pixels is not None:
         return Variant(replace(spec, labels="known"), source, f"{said}, whose label is known")
-    methods = tuple(dict.fromkeys((EXACT, *spec.method)))
+    methods = tuple(dict.fromkeys((FOR_TABLES, *spec.method)))
     said += ", which the first linear layer gives away exactly"
     return Variant(replace(spec, method=methods), source, said)

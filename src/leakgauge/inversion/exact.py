@@ -5,21 +5,69 @@ bias). Where a single record r reaches the unit, one divided by the other is x_r
 and the layers behind. After a ReLU a record reaches the units that it switches on.
 """
 
+import functools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.types import Grads, Params, Task
+from leakgauge.data.decode import fits
 from leakgauge.gradients.probing import trainable
+from leakgauge.inversion.methods import EXACT, TABLE, Method, Traits
+from leakgauge.inversion.observed import AttackOptions, Knowledge, Observed, Reconstruction
 
 FLOOR = 1e-6
 """A bias gradient below this share of the largest is rounding, and is not divided by."""
 
 MOST_UNITS = 2000
 """Largest number of units that are compared with each other, by their bias gradients."""
+
+
+TOLERANCE_OF_GRADIENTS, TOLERANCE_OF_CHANGES = 1e-4, 1e-2
+"""Relative differences below which two candidates are one record; changes of weights are rounded
+more coarsely than gradients."""
+
+
+@dataclass(frozen=True)
+class Division(Method):
+    """Takes the best supported candidates, as many as there are records, and guesses the rest."""
+
+    traits: ClassVar[Traits] = Traits(
+        does="divides gradients of the first linear layer.", needs=TABLE, uses_labels=False
+    )
+
+    @property
+    def described(self) -> str:
+        """Its name: it has no settings."""
+        return EXACT
+
+    def rebuild(
+        self, task: Task, seen: Observed, known: Knowledge, options: AttackOptions
+    ) -> Reconstruction:
+        """Return the recovered records; arguments and errors as for ``Method``."""
+        assert known.schema is not None
+        assert known.guess is not None
+        began = time.perf_counter()
+        count = seen.shape[0]
+        targets = len(next(iter(seen.grads.values())))
+        single_step = known.steps is None or known.steps.steps == 1
+        x = known.guess.expand(targets, *seen.shape).clone()
+        for target in range(targets):
+            candidates = recover_first_layer(
+                task,
+                seen.params,
+                {name: leaf[target : target + 1] for name, leaf in seen.grads.items()},
+                agree=1 if count > 1 else 2,
+                tolerance=TOLERANCE_OF_GRADIENTS if single_step else TOLERANCE_OF_CHANGES,
+                valid=functools.partial(fits, schema=known.schema) if count > 1 else None,
+            ).x[:count]
+            x[target, : len(candidates)] = candidates
+        return Reconstruction.direct(x, seconds=time.perf_counter() - began)
 
 
 @dataclass(frozen=True, eq=False)

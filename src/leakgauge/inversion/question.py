@@ -41,8 +41,8 @@ class Inversion:
         *,
         workers: int | None = None,
     ) -> Answer:
-        """Play every attempt of the spec; arguments and errors as for ``Question.run``."""
-        from leakgauge.inversion.run.play import run
+        """Run every attempt of the spec; arguments and errors as for ``Question.run``."""
+        from leakgauge.inversion.run.running import run
 
         return run(spec, source, folder, progress)
 

@@ -5,26 +5,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
-from leakgauge.core.notation import Key, Notation
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP, NOTATION
-from leakgauge.inversion.checking import check_data, check_ladder, check_update
 from leakgauge.inversion.client_spec import ClientSpec
+from leakgauge.inversion.methods import HELP as METHODS_HELP
+from leakgauge.inversion.methods import NOTATION as METHODS_NOTATION
+from leakgauge.inversion.methods import is_method
 from leakgauge.inversion.words import (
     DRAWS,
-    EXACT,
     INFERRED,
     JOINTS,
     LABELS,
     LARGEST_SIDE,
     LATER_EPOCHS,
     MATCHINGS,
-    METHODS,
     MLP,
     ROUGH_ITERATIONS,
     SCHEMES,
     SERVER_LR,
-    STRONGEST,
 )
 from leakgauge.models.words import NETS
 from leakgauge.runs.setting import ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
@@ -32,12 +30,6 @@ from leakgauge.runs.spec import NONE
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
-
-
-def _keys(method: str) -> Mapping[str, Key]:
-    from leakgauge.inversion.search.parse import keys_of
-
-    return keys_of(method)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +45,7 @@ class InversionSpec(ClientSpec):
 
     method: Annotated[
         tuple[str, ...],
-        Setting(
-            f"attack as NAME[:key=value,...]: {', '.join(METHODS)}; by default the strongest that "
-            f"fits: {STRONGEST} for images, {EXACT} for tables, and both where a table's gradients "
-            "are defended",
-            cells=True,
-            panel=ATTACK,
-            notation=Notation(lambda: METHODS, _keys),
-        ),
+        Setting(METHODS_HELP, cells=True, panel=ATTACK, notation=METHODS_NOTATION),
     ] = ()
     defense: Annotated[
         tuple[str, ...],
@@ -250,7 +235,7 @@ class InversionSpec(ClientSpec):
         >>> InversionSpec.plays("agic:beta=2"), InversionSpec.plays("forest")
         (True, False)
         """
-        return adversary.partition(":")[0] in METHODS
+        return is_method(adversary)
 
     def check(self) -> None:
         """Refuse settings that contradict one another, whatever the data are.
@@ -258,16 +243,9 @@ class InversionSpec(ClientSpec):
         Raises:
             InputError: a value is outside its bounds, or settings contradict one another.
         """
-        from leakgauge.inversion.run.attempt import attempts_of
-        from leakgauge.inversion.run.ladder import with_ladder
+        from leakgauge.inversion.checking import check
 
-        super().check()
-        check_ladder(self)
-        if self.update is not None:
-            check_update(self)
-            return
-        check_data(with_ladder(self))
-        attempts_of(self)
+        check(self)
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
         """Return why no figure exists for this knowledge and round; empty where one does.
@@ -291,6 +269,6 @@ class InversionSpec(ClientSpec):
         Raises:
             InputError: the data or files do not allow it; the message says what would.
         """
-        from leakgauge.inversion.run.resolve import resolve
+        from leakgauge.inversion.run.preparing import resolve
 
         return resolve(self, source)

@@ -3,13 +3,6 @@
 NAME = "reconstruction"
 """The question's name."""
 
-EXACT = "exact"
-"""The method that divides gradients of a first linear layer, for tables."""
-
-STRONGEST = "leakgauge"
-"""The strongest search."""
-
-METHODS = ("dlg", "dlg-adam", "idlg", "inverting-gradients", "agic", STRONGEST, EXACT)
 MLP = "mlp"
 """The network for tables."""
 
@@ -21,9 +14,6 @@ LABELS = (KNOWN, INFERRED, GRADINVERSION, COUNTS)
 
 PER_SAMPLE, TOGETHER = JOINTS = ("per-sample", "all")
 """How records are rebuilt from several epochs: by the paper's rule, or by ours."""
-
-AGIC = "agic"
-"""The method that follows Xu et al., also over several epochs."""
 
 LATER_EPOCHS = 0.1
 """AGIC's weight gamma of the updates of each epoch after the first, which weighs 1."""

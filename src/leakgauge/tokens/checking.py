@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from leakgauge.defenses import parse_defense
 from leakgauge.training.catalog import parse_optimizer
 
 if TYPE_CHECKING:
-    from leakgauge.inversion import Settings
+    from leakgauge.inversion import Method
     from leakgauge.tokens.spec import TimelineSpec
 
 
@@ -25,14 +24,13 @@ def check_names(spec: TimelineSpec) -> None:
     attack_of(spec)
 
 
-def attack_of(spec: TimelineSpec) -> Settings:
-    """Return the settings of the attack on images.
+def attack_of(spec: TimelineSpec) -> Method:
+    """Return the attack on images.
 
     Raises:
-        InputError: the name, a key or a value is not known.
+        InputError: the name, a key or a value is not known, or the attack is not for images.
     """
-    from leakgauge.inversion.search.parse import parse_attack
+    from leakgauge.inversion.methods import method_of, refuse_tables_only
 
-    settings = parse_attack(spec.attack)
-    assert settings is not None
-    return replace(settings, iterations=spec.attack_iterations)
+    refuse_tables_only(spec.attack, "tables; choose")
+    return method_of(spec.attack, iterations=spec.attack_iterations)

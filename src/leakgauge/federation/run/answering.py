@@ -19,8 +19,8 @@ from leakgauge.federation.run.preparing import Prepared, count_of, not_asked, pr
 from leakgauge.federation.spec import FederationSpec
 from leakgauge.federation.words import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION, plain_word
 from leakgauge.integrations.kept_reading import KeptUpdate, as_json
-from leakgauge.inversion.run.progress import search_progress
-from leakgauge.inversion.run.received import are_pictures
+from leakgauge.inversion.attack import search_progress
+from leakgauge.inversion.scoring import are_pictures
 from leakgauge.results.measurements import PICTURES_FILE, Run
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.spec import plain
@@ -100,9 +100,9 @@ def _play(prepared: Prepared, folder: WorkFolder, progress: Progress) -> _Played
 
 def _rebuilt(
     prepared: Prepared, one: KeptUpdate, folder: WorkFolder, progress: Progress
-) -> rebuilding.Rebuilt:
+) -> rebuilding.RebuiltUpdate:
     def make() -> Kept:
-        iterations = rebuilding.settings(prepared).iterations
+        iterations = rebuilding.method(prepared).iterations
         search = search_progress(progress, f"{NAME}: {one.name}", iterations)
         made = rebuilding.rebuild(prepared, one, search)
         return made.to_arrays(redact=prepared.spec.redact)

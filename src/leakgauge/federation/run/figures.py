@@ -18,7 +18,7 @@ from leakgauge.federation.metrics import (
 )
 from leakgauge.federation.run.judging_members import Told
 from leakgauge.federation.run.preparing import Prepared
-from leakgauge.federation.run.rebuilding import Rebuilt
+from leakgauge.federation.run.rebuilding import RebuiltUpdate
 from leakgauge.federation.run.simulating import Named, over_rounds
 from leakgauge.federation.words import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
@@ -32,7 +32,7 @@ from leakgauge.runs.spec import NONE
 class Found:
     """What was found in each kept update."""
 
-    rebuilt: dict[KeptUpdate, Rebuilt] = field(default_factory=dict)
+    rebuilt: dict[KeptUpdate, RebuiltUpdate] = field(default_factory=dict)
     told: dict[KeptUpdate, Told] = field(default_factory=dict)
     named: dict[KeptUpdate, Named] = field(default_factory=dict)
 
@@ -67,7 +67,7 @@ def measurements_of(prepared: Prepared, found: Found, dataset: str) -> list[Meas
     return made
 
 
-def _of_rebuilt(rebuilt: Rebuilt) -> Mapping[str, Figure]:
+def _of_rebuilt(rebuilt: RebuiltUpdate) -> Mapping[str, Figure]:
     loss = Estimate(rebuilt.loss, rebuilt.loss, rebuilt.loss, 1)
     if not len(rebuilt.psnr):
         return {LOSS: (loss, 0.0)}

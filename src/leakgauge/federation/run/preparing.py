@@ -21,7 +21,7 @@ from leakgauge.federation.words import (
 )
 from leakgauge.integrations.kept_reading import Kept, KeptUpdate, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
-from leakgauge.inversion.run.prepare_update import local_steps
+from leakgauge.inversion.run.received import local_steps
 
 if TYPE_CHECKING:
     from leakgauge.data.source import Source

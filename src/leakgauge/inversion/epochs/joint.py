@@ -13,10 +13,11 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.types import Task
 from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
-from leakgauge.inversion.search.engine import objective_of, rescaled
-from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.search.starts import draw_starts
-from leakgauge.inversion.search.targets import Progress, Reconstruction, search
+from leakgauge.inversion.observed import Reconstruction, SearchProgress
+from leakgauge.inversion.search.engine import draw_starts, search
+from leakgauge.inversion.search.layer_weights import objective_of
+from leakgauge.inversion.search.objective import rescaled
+from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.runs.checkpoint import Checkpoint
 
 
@@ -24,7 +25,7 @@ def joint_reconstruct(
     task: Task,
     epochs: Sequence[Epoch],
     plan: EpochPlan,
-    settings: Settings,
+    settings: SearchSettings,
     *,
     labels: Tensor,
     record: tuple[int, ...],
@@ -34,7 +35,7 @@ def joint_reconstruct(
     weights: Sequence[float] | None = None,
     start: Tensor | None = None,
     snapshots: int = 0,
-    progress: Progress | None = None,
+    progress: SearchProgress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Reconstruction:
     """Return all n records, rebuilt together from every update that holds them. This rule is ours.
@@ -72,7 +73,7 @@ def joint_reconstruct(
     shares = [1.0] * len(epochs) if weights is None else list(weights)
     check_plan(plan, epochs=epochs, weights=len(shares))
     check_labels(plan, labels)
-    count, measure = len(labels), objective_of(settings, task.model)
+    count, measure = len(labels), objective_of(settings.objective, task.model)
     epochs = [one.like_params() for one in epochs]
 
     def objective(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:

@@ -10,10 +10,11 @@ from leakgauge.core.checks import require
 from leakgauge.core.types import Task
 from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.epochs.joint import check_plan
-from leakgauge.inversion.search.engine import objective_of, rescaled
-from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.search.starts import draw_starts
-from leakgauge.inversion.search.targets import Progress, Reconstruction, search
+from leakgauge.inversion.observed import Reconstruction, SearchProgress
+from leakgauge.inversion.search.engine import draw_starts, search
+from leakgauge.inversion.search.layer_weights import objective_of
+from leakgauge.inversion.search.objective import rescaled
+from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.inversion.words import LATER_EPOCHS
 from leakgauge.runs.checkpoint import Checkpoint
 
@@ -22,7 +23,7 @@ def per_sample_reconstruct(
     task: Task,
     epochs: Sequence[Epoch],
     plan: EpochPlan,
-    settings: Settings,
+    settings: SearchSettings,
     *,
     labels: Sequence[Tensor],
     record: tuple[int, ...],
@@ -32,7 +33,7 @@ def per_sample_reconstruct(
     weights: Sequence[float] | None = None,
     start: Tensor | None = None,
     snapshots: int = 0,
-    progress: Progress | None = None,
+    progress: SearchProgress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Reconstruction:
     """Return each of n records, rebuilt from the one update of each epoch that is matched for it.
@@ -80,7 +81,7 @@ def per_sample_reconstruct(
     check_plan(plan, epochs=epochs, weights=len(gammas))
     _check_labels(plan, labels)
     epochs, dealt = [one.like_params() for one in epochs], _Dealt.of(plan, labels)
-    measure = objective_of(settings, task.model)
+    measure = objective_of(settings.objective, task.model)
 
     def objective(x: Tensor, y: Tensor, targets: Tensor) -> Tensor:
         total = x.new_zeros(len(x))

@@ -17,10 +17,10 @@ from leakgauge.inversion.double_backward.gradients import differentiable_gradien
 from leakgauge.inversion.double_backward.products import squares
 from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.epochs.joint import check_labels, check_plan, joint_reconstruct
-from leakgauge.inversion.search.engine import objective_of
+from leakgauge.inversion.observed import Reconstruction, SearchProgress
+from leakgauge.inversion.search.layer_weights import objective_of
 from leakgauge.inversion.search.objective import Cosine, Objective, cosine_distance, stretches
-from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.search.targets import Progress, Reconstruction
+from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.work import digest_of
 
@@ -35,14 +35,14 @@ def refine_assignment(
     task: Task,
     epochs: Sequence[Epoch],
     plan: EpochPlan,
-    settings: Settings,
+    settings: SearchSettings,
     *,
     labels: Tensor,
     record: tuple[int, ...],
     low: Tensor,
     high: Tensor,
     seed: int,
-    progress: Progress | None = None,
+    progress: SearchProgress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> EpochPlan:
     """Return a plan that is improved by joint searches, each without one epoch.
@@ -95,12 +95,12 @@ def refine_assignment(
         prior_first=1.0,
         rescale=False,
     )
-    measure, everything = objective_of(settings, task.model), list(range(len(epochs)))
+    measure, everything = objective_of(settings.objective, task.model), list(range(len(epochs)))
 
     def joint(
         kept: list[int],
         plan: EpochPlan,
-        how: Settings,
+        how: SearchSettings,
         start: Tensor | None = None,
         done: int = 0,
         part: Checkpoint | None = None,

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from leakgauge.inversion.methods import reported_traits
 from leakgauge.inversion.metrics.table import COLUMNS, METRICS, PSNR
 from leakgauge.inversion.report.levels import by_nearness, verdict_of
-from leakgauge.inversion.run.facts import read_facts
-from leakgauge.inversion.words import EXACT, KNOWN
+from leakgauge.inversion.run.kept import read_facts
+from leakgauge.inversion.words import KNOWN
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.runs.assessment import Assessment, Baseline, Finding, Threat, Worst
 from leakgauge.runs.question import Answer
@@ -103,12 +104,7 @@ def _threat(answer: Answer, tests: Sequence[Test]) -> Threat:
     labels = settings.get("labels")
     infers = [] if labels == KNOWN else ["It infers the labels from the update."]
     methods = dict.fromkeys(test.adversary for test in tests)
-    does = [
-        f"`{name}` divides gradients of the first linear layer."
-        if name.partition(":")[0] == EXACT
-        else f"`{name}` searches for records whose update is like the one that was sent."
-        for name in methods
-    ]
+    does = [f"`{name}` {reported_traits(name).does}" for name in methods]
     return Threat(
         goal="to rebuild the records of a client from the update that it sends",
         knows=[

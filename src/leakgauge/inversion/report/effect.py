@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from leakgauge.core.knowledge import ADAPTIVE
+from leakgauge.inversion.methods import STRONGEST, reported_traits
 from leakgauge.inversion.metrics.table import PSNR
 from leakgauge.inversion.report.levels import worst
 from leakgauge.inversion.spec import InversionSpec
-from leakgauge.inversion.words import EXACT
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import DefenseEffect, Level
 from leakgauge.report.wording import percent, short
@@ -91,10 +91,11 @@ def next_command(settings: Mapping[str, Any], level: Level) -> str:
     several = spec.epochs > 1 or spec.ladder
     if spec.update is not None or set(spec.defense) != {NONE} or several:
         return ""
+    traits = [reported_traits(text) for text in spec.method or (STRONGEST,)]
     if level in LEAKS:
         defense = "dpsgd:clip=2,noise=0.1" if spec.local_steps == 1 else "prune:rate=0.99"
-        method = () if spec.method == (EXACT,) else spec.method  # it adapts to no defense
+        method = spec.method if any(one.adapts for one in traits) else ()
         return repeat_command(COMMAND, replace(spec, defense=(NONE, defense), method=method))
-    if spec.method == (EXACT,) or spec.iterations is None:
+    if not any(one.searches for one in traits) or spec.iterations is None:
         return ""
     return repeat_command(COMMAND, replace(spec, iterations=LONGER * spec.iterations))

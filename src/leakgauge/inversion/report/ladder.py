@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from leakgauge.inversion.metrics.table import GAIN, LPIPS, PSNR
-from leakgauge.inversion.run.ladder import RUNGS
+from leakgauge.inversion.run.attempt import RUNGS
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import short

@@ -5,7 +5,7 @@ from typing import Any
 
 from leakgauge.inversion.metrics.table import COLUMNS, GAIN, LABEL_ACCURACY, LOSS, LPIPS, PSNR, SSIM
 from leakgauge.inversion.report.ladder import Step, breaking, ladder_of
-from leakgauge.inversion.run.facts import read_facts
+from leakgauge.inversion.run.kept import read_facts
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.results.measurements import Estimate, Run
 from leakgauge.runs.question import Answer

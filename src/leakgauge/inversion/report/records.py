@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
-from leakgauge.inversion.run.records import TRUTH
+from leakgauge.inversion.run.kept import TRUTH
 from leakgauge.results.measurements import PICTURES_FILE, ROWS_FILE
 
 Rows = list[dict[str, Any]]

@@ -24,8 +24,7 @@ from leakgauge.inversion.report.levels import (
     worst,
 )
 from leakgauge.inversion.report.records import Rows, gallery, read_pictures, read_rows
-from leakgauge.inversion.run.facts import FACTS_FILE, read_facts
-from leakgauge.inversion.run.records import TRUTH
+from leakgauge.inversion.run.kept import FACTS_FILE, TRUTH, read_facts
 from leakgauge.inversion.words import NAME
 from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.grouping import Test, group_tests

@@ -1,4 +1,4 @@
-"""Plays the attack on the update of a real client, in place of clients of our own."""
+"""Runs the attack on the update of a real client, in place of clients of our own."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leakgauge.core.knowledge import STATIC
 from leakgauge.core.types import Task
 from leakgauge.core.versions import versions
 from leakgauge.data.source import Source
-from leakgauge.inversion.run.attempt import settings_of
-from leakgauge.inversion.run.facts import keep_facts
-from leakgauge.inversion.run.prepare_update import PreparedUpdate, prepare_received
-from leakgauge.inversion.run.progress import search_progress
-from leakgauge.inversion.run.received import are_large, are_pictures, keep_received, measurement_of
-from leakgauge.inversion.words import ASSUMED_LR, OF_AN_UPDATE, RATE
-from leakgauge.results.measurements import Run
+from leakgauge.inversion.attack import search_progress
+from leakgauge.inversion.methods import Method, method_of
+from leakgauge.inversion.metrics.table import LOSS
+from leakgauge.inversion.run.kept import keep_facts
+from leakgauge.inversion.run.received import (
+    PreparedUpdate,
+    Received,
+    keep_received,
+    prepare_received,
+)
+from leakgauge.inversion.scoring import are_large, are_pictures
+from leakgauge.inversion.words import ASSUMED_LR, NAME, OF_AN_UPDATE, RATE
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, Run
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.question import Answer, Progress
-from leakgauge.runs.spec import plain
+from leakgauge.runs.spec import NONE, plain
 from leakgauge.runs.work import WorkFolder
 from leakgauge.training.update import Update
 
@@ -48,11 +55,11 @@ def prepare_update(spec: InversionSpec, source: Source) -> PreparedUpdate:
     if spec.images is not None:
         update = replace(update, records=spec.images)
     task, data = source.task, source.dataset.to(spec.device)
-    (method,) = spec.method
-    settings = settings_of(
-        method,
-        spec.iterations,
-        spec.restarts,
+    (text,) = spec.method
+    method = method_of(
+        text,
+        iterations=spec.iterations,
+        restarts=spec.restarts,
         are_images=are_pictures(data.x),
         large=are_large(data.x),
     )
@@ -60,7 +67,7 @@ def prepare_update(spec: InversionSpec, source: Source) -> PreparedUpdate:
         Task(task.model.to(spec.device), task.loss),
         data,
         update,
-        settings,
+        method,
         labels=spec.labels,
         simulate=spec.simulate,
         assumed_lr=(spec.assumed_lr or ASSUMED_LR) if RATE in spec.unknown else None,
@@ -84,9 +91,9 @@ def run_update(
         progress.note(note)
     for warning in prepared.warnings:
         progress.warn(warning)
-    settings = prepared.settings
+    method = prepared.method
     received = prepared.rebuild(
-        search_progress(progress, spec.method[0], settings.iterations),
+        search_progress(progress, spec.method[0], method.iterations),
         Checkpoint(None if spec.redact else folder, "attempt"),  # a state holds records
     )
     if not spec.redact:
@@ -95,7 +102,7 @@ def run_update(
     # Labels are a part of the records.
     facts["labels"] = None if spec.redact else received.labels.tolist()
     keep_facts(folder.files, [facts])
-    measurement = measurement_of(received, spec, settings, name=described.data["name"])
+    measurement = _measurement(received, spec, method, name=described.data["name"])
     return Answer(replace(described, warnings=list(received.warnings)), (measurement,))
 
 
@@ -112,7 +119,33 @@ def _described(spec: InversionSpec, source: Source, prepared: PreparedUpdate) ->
     facts = {
         "name": path.name,
         "fingerprint": hashlib.sha256(f"{sent} {source.fingerprint}".encode()).hexdigest(),
-        "records": prepared.shape[0],
+        "records": prepared.seen.shape[0],
         "public": len(source.dataset),
     }
     return Run("", settings, facts, (_UNSCORED,), versions())
+
+
+def _measurement(
+    received: Received, spec: InversionSpec, method: Method, *, name: str
+) -> Measurement:
+    """Return the one figure that exists without true records: the loss."""
+    loss = received.loss
+    return Measurement(
+        question=NAME,
+        game=NAME,
+        dataset=name,
+        label="",
+        secret="records",
+        defense=NONE,
+        knowledge=STATIC,
+        adversary=spec.method[0],
+        metric=LOSS,
+        round=ACCUMULATED,
+        seed=spec.seed,
+        estimate=Estimate(loss, loss, loss, len(received.x)),
+        chance=0.0,
+        curve=received.curve,
+        details={"settings": method.described, "labels": spec.labels},
+        versions=versions(),
+        seconds=received.seconds_per_iteration * max(method.iterations, 1),
+    )

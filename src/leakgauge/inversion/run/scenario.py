@@ -19,7 +19,9 @@ from leakgauge.data.encoding import encode_label, outputs_for
 from leakgauge.data.image_tables import make_picture_table
 from leakgauge.data.pixels import Pixels
 from leakgauge.gradients import params_of
+from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.run.drawing import draw_rows
+from leakgauge.inversion.scoring import Baselines, Scorer
 from leakgauge.models import build, initialise, load_weights, mlp
 
 if TYPE_CHECKING:
@@ -67,6 +69,15 @@ class Scenario:
     schema: Schema | None
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def baselines(self) -> Baselines:
+        """The guesses that use no gradient."""
+        return Baselines(self.public, self.guess)
+
+    def scorer(self, lpips: Lpips | None = None) -> Scorer:
+        """Return the scorer of records: pixels from 0 to 1, or correct columns of a table."""
+        return Scorer(None if self.pixels is None else self.pixels.decode, self.schema, lpips)
 
 
 def scenario_of(source: Source, spec: InversionSpec) -> Scenario:

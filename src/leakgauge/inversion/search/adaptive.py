@@ -14,10 +14,9 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads
 from leakgauge.defenses import Defense
 from leakgauge.gradients.flattening import flat_leaf
-from leakgauge.inversion.search.engine import objective_of
-from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.layer_weights import LayerWeights, objective_of
 from leakgauge.inversion.search.objective import Objective, SquaredError
-from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.settings import SearchSettings
 
 TOTAL_VARIATION = 0.05
 """Smallest weight of the total variation against a defended update. Of 0.003 to 0.1, on eight
@@ -86,11 +85,11 @@ def adapted(objective: Objective, defense: Defense) -> Objective:
     return changed
 
 
-def adapts(settings: Settings, defense: Defense) -> bool:
+def adapts(settings: SearchSettings, defense: Defense) -> bool:
     """Return whether knowledge of the defense changes the attack.
 
     >>> from leakgauge.defenses import Clip, Prune
-    >>> plain, sized = Settings(), Settings(rescale=True)
+    >>> plain, sized = SearchSettings(), SearchSettings(rescale=True)
     >>> prune, clip = (one.build(batch_size=1) for one in (Prune(), Clip(1.0)))
     >>> adapts(plain, prune), adapts(plain, clip), adapts(sized, clip)
     (True, False, True)
@@ -120,8 +119,8 @@ def noise_share(defense: Defense, sent: Grads) -> float:
 
 
 def adapted_settings(
-    settings: Settings, defense: Defense, model: nn.Module, sent: Grads | None = None
-) -> Settings:
+    settings: SearchSettings, defense: Defense, model: nn.Module, sent: Grads | None = None
+) -> SearchSettings:
     """Return the attack of an attacker who knows the defense: another objective, smoother images.
 
     Noise whose share of the update is at most ``FAINT`` is ignored: the objectives that allow for
@@ -149,12 +148,12 @@ def adapted_settings(
     if isinstance(settings.objective, LayerWeights):
         # The zeros of a changed update are not those of a ReLU.
         settings = replace(settings, objective=replace(settings.objective, relu=False))
-    objective = adapted(objective_of(settings, model), defense)
+    objective = adapted(objective_of(settings.objective, model), defense)
     rescale = settings.rescale and sized
     return replace(smoother(settings), objective=objective, rescale=rescale)
 
 
-def smoother(settings: Settings) -> Settings:
+def smoother(settings: SearchSettings) -> SearchSettings:
     """Return the search with smoother images, for gradients that have lost more than their size.
 
     Without a weight of the total variation (records that are no images), none is set.

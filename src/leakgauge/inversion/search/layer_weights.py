@@ -11,7 +11,7 @@ from torch import nn
 from leakgauge.core.checks import require_choice, require_positive
 from leakgauge.core.types import Task
 from leakgauge.gradients.walk import CONVOLUTION, NORMALISATION, walk
-from leakgauge.inversion.search.objective import Form, LayerWeighted
+from leakgauge.inversion.search.objective import Form, LayerWeighted, Objective
 
 WEIGHT_FUNCTIONS: Mapping[str, Callable[[int, int], float]] = MappingProxyType(
     {
@@ -156,3 +156,8 @@ def _convolutions(model: nn.Module) -> dict[str, tuple[str, ...]]:
         if counted:
             found |= dict.fromkeys(one.parameters, counted)
     return found
+
+
+def objective_of(chosen: Objective | Weights, model: nn.Module) -> Objective:
+    """Return the objective for this model: layer weights are worked out for its layers."""
+    return chosen.objective(model) if isinstance(chosen, Weights) else chosen

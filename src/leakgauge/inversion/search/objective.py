@@ -21,6 +21,9 @@ from leakgauge.inversion.double_backward.products import products, squares
 Objective = Callable[[Grads, Grads], Tensor]
 """``(guess, observed) -> [N]``; leaf ``[N, *p]`` of both."""
 
+SCALES = tuple(1.05**step for step in sorted(range(-28, 29), key=abs))
+"""Factors that ``rescaled`` tries: a quarter to four, the nearest to 1 first."""
+
 Form = Literal["vector", "layers"]
 
 Pair = tuple[Tensor, Tensor]
@@ -207,6 +210,37 @@ def stretches(objective: Objective, observed: Grads) -> dict[str, Tensor] | None
     if type(objective) is LayerWeighted and objective.form == "vector":
         return objective.stretches(observed)
     return None
+
+
+def rescaled(
+    x: Tensor,
+    gradients: Callable[[Tensor], Grads],
+    seen: Grads,
+    limits: tuple[Tensor, Tensor] | None,
+) -> Tensor:
+    """Records ``[T, B, ...]`` times the number of ``SCALES`` whose gradient is nearest, for each T.
+
+    By squared error: the cosine that they were searched by may not depend on that number. Where the
+    nearest is the smallest or largest of them, the size of the gradient that was seen is not that
+    of any such records (a defense clipped it, say), and they stay as they are.
+
+    Args:
+        x: the records.
+        gradients: of records, leaf ``[T, *p]``.
+        seen: what they are compared with.
+        limits: lowest and highest values of a record; None sets none.
+    """
+    best, error = x, torch.full_like(x.flatten(1)[:, 0], float("inf"))
+    inside = torch.ones_like(error, dtype=torch.bool)
+    with torch.no_grad():
+        for number, scale in enumerate(SCALES):
+            tried = scale * x if limits is None else (scale * x).clamp(*(v.to(x) for v in limits))
+            distance = SquaredError()(gradients(tried), seen)
+            better = distance < error
+            error = torch.where(better, distance, error)
+            inside = torch.where(better, number < len(SCALES) - 2, inside)
+            best = torch.where(better.view(-1, *[1] * (x.dim() - 1)), tried, best)
+    return torch.where(inside.view(-1, *[1] * (x.dim() - 1)), best, x)
 
 
 def _by_module(pairs: Mapping[str, Pair]) -> list[dict[str, Pair]]:

@@ -8,16 +8,20 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.versions import versions
 from leakgauge.data.fingerprints import fingerprint
 from leakgauge.data.source import Source
+from leakgauge.inversion.attack import assumptions, order_warnings, search_progress
+from leakgauge.inversion.labels.inference import label_accuracy
 from leakgauge.inversion.metrics.lpips import NO_WEIGHTS, Lpips, default_lpips
+from leakgauge.inversion.metrics.table import LABEL_ACCURACY
+from leakgauge.inversion.observed import AttackOptions, SearchProgress
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
-from leakgauge.inversion.run.facts import facts_of, keep_facts
-from leakgauge.inversion.run.progress import search_progress
-from leakgauge.inversion.run.rebuild import rebuild
+from leakgauge.inversion.run.kept import facts_of, keep_facts, keep_records
+from leakgauge.inversion.run.measuring import SNAPSHOTS, chance_of, curves_of, measurements_of
+from leakgauge.inversion.run.over_epochs import rebuild_over_epochs
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.receive import run_update
-from leakgauge.inversion.run.records import keep_records
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
-from leakgauge.inversion.run.scoring import measurements_of
+from leakgauge.inversion.run.updates import attack_updates, in_updates
+from leakgauge.inversion.scoring import in_true_order
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.checkpoint import Checkpoint
@@ -119,13 +123,14 @@ def _rebuilt(
     finished = folder.arrays(name)
     if finished is not None:
         return Rebuilt.from_arrays(finished)
-    search = search_progress(progress, attempt.title, attempt.settings.iterations)
+    iterations = attempt.attack.iterations
+    search = search_progress(progress, attempt.title, iterations) if iterations else None
     redact = attempt.spec.redact
     rebuilt = rebuild(
         scenario,
         attempt,
         lpips=lpips,
-        progress=None if attempt.is_exact else search,
+        progress=search,
         checkpoint=Checkpoint(None if redact else folder, name),  # a state holds records
     )
     kept = (rebuilt.redacted() if redact else rebuilt).to_arrays()
@@ -161,3 +166,52 @@ def _origin(described: Run, scenario: Scenario, lpips: Lpips | None) -> Run:
         "lpips": "" if lpips is None else fingerprint(dict(lpips.weights)),
     }
     return replace(described, data={**described.data, **networks})
+
+
+def rebuild(
+    scenario: Scenario,
+    attempt: Attempt,
+    *,
+    lpips: Lpips | None = None,
+    progress: SearchProgress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Rebuilt:
+    """Return what one attempt rebuilds; the truth is used for the scores alone.
+
+    Args:
+        scenario: private records, network and public records.
+        attempt: method, defense and knowledge.
+        lpips: network that scores images too.
+        progress: called at each iteration.
+        checkpoint: keeps the states of its searches.
+
+    Raises:
+        InputError: the method cannot attack this model, or adapts to no such defense.
+    """
+    if attempt.spec.epochs > 1:
+        return rebuild_over_epochs(scenario, attempt, lpips, progress, checkpoint)
+    spec, method = attempt.spec, attempt.attack
+    x, y = (in_updates(values, attempt.client) for values in (scenario.x, scenario.y))
+    options = AttackOptions(
+        spec.seed, snapshots=SNAPSHOTS, progress=progress, checkpoint=checkpoint
+    )
+    sent, found, known = attack_updates(scenario, attempt, scenario.params, x, y, options)
+    scorer, rows = scenario.scorer(lpips), in_true_order(found.x, x)
+    scores = scorer.scores(rows, scenario.x)
+    labels = found.labels if method.traits.uses_labels else None
+    if labels is not None and not y.is_floating_point():
+        scores[LABEL_ACCURACY] = label_accuracy(labels, y)
+    warnings = sent.warnings(simulated=attempt.simulates)
+    if method.traits.searches:
+        warnings += order_warnings(spec.labels, method, simulate=spec.simulate)
+        warnings += assumptions(scenario.task, attempt.client, known)
+    return Rebuilt(
+        scorer.in_units(rows),
+        scorer.in_units(scenario.x),
+        scores,
+        curves_of(scenario, found, x),
+        found.seconds_per_iteration,
+        warnings,
+        chance=chance_of(scenario),
+        baselines=scorer.scores_of_guesses(scenario.baselines.guesses(x, labels), scenario.x),
+    )

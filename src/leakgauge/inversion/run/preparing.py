@@ -12,17 +12,16 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.data import Roles, Source
 from leakgauge.data.roles import resolve_roles
+from leakgauge.inversion.methods import STRONGEST, TABLE, strongest
 from leakgauge.inversion.metrics.lpips import Lpips
-from leakgauge.inversion.run.attempt import attempts_of
-from leakgauge.inversion.run.ladder import with_ladder
+from leakgauge.inversion.run.attempt import attempts_of, with_ladder
 from leakgauge.inversion.run.receive import prepare_update
 from leakgauge.inversion.run.scenario import scenario_of, weights_file
 from leakgauge.inversion.words import (
-    EXACT,
     HIDDEN,
+    ITERATIONS,
     MLP,
     SERVER_LR,
-    STRONGEST,
     default_image_count,
 )
 from leakgauge.models.words import NETS
@@ -45,15 +44,15 @@ def resolve(spec: InversionSpec, source: Source) -> InversionSpec:
     """
     if spec.update is not None:
         spec = replace(spec, method=spec.method or (STRONGEST,))
-        iterations = prepare_update(spec, source).settings.iterations
-        return replace(spec, iterations=iterations, files=_digest(spec))
+        iterations = prepare_update(spec, source).method.iterations
+        return replace(spec, iterations=iterations or spec.iterations, files=_digest(spec))
     require(
         source.task is None,
         "your own model has no records here that could be compared with rebuilt ones; name DATA, "
         "or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
     )
     spec = with_ladder(spec)
-    spec = replace(spec, method=spec.method or strongest(spec, is_table=source.pixels is None))
+    spec = replace(spec, method=spec.method or _strongest(spec, source))
     resolved = _with_network(_with_roles(spec, source), source)
     if spec.lpips is not None:
         Lpips.load(spec.lpips)
@@ -62,23 +61,14 @@ def resolve(spec: InversionSpec, source: Source) -> InversionSpec:
     return replace(_over_epochs(resolved), draw=scenario.drawn, files=_digest(spec))
 
 
-def strongest(spec: InversionSpec, *, is_table: bool) -> tuple[str, ...]:
-    """Return the strongest methods that fit.
-
-    Of tables, division reads plain gradients better than any search, and cannot adapt to a
-    defense; so a search plays beside it where there is a defense, or settings of a search.
-
-    Args:
-        spec: without methods.
-        is_table: whether the records are rows of a table.
-    """
-    searched = spec.iterations is not None or spec.restarts > 1 or spec.simulate
-    divides = (
-        is_table and not spec.ladder and spec.epochs == 1 and set(spec.knowledge) != {ADAPTIVE}
+def _strongest(spec: InversionSpec, source: Source) -> tuple[str, ...]:
+    """Return the strongest methods that fit a spec without methods."""
+    one_gradient = not spec.ladder and spec.epochs == 1 and set(spec.knowledge) != {ADAPTIVE}
+    return strongest(
+        is_table=source.pixels is None and one_gradient,
+        searches=spec.iterations is not None or spec.restarts > 1 or spec.simulate,
+        is_defended=set(spec.defense) != {NONE},
     )
-    if not divides:
-        return (STRONGEST,)
-    return (EXACT, STRONGEST) if searched or set(spec.defense) != {NONE} else (EXACT,)
 
 
 def _with_roles(spec: InversionSpec, source: Source) -> InversionSpec:
@@ -118,10 +108,12 @@ def _roles(spec: InversionSpec, source: Source) -> Roles:
 def _with_network(spec: InversionSpec, source: Source) -> InversionSpec:
     is_table = source.pixels is None
     net = spec.net or (MLP if is_table else "slim")
-    require(
-        EXACT not in spec.method or is_table,
-        f"--method {EXACT} needs a first linear layer; the networks for images have none",
-    )
+    for attempt in attempts_of(spec):
+        require(
+            is_table or attempt.attack.traits.needs != TABLE,
+            f"--method {attempt.method} needs a table: a first linear layer and known columns; "
+            "the networks for images have neither",
+        )
     require(
         (net == MLP) == is_table,
         f"--net is {net!r}, but {source.name!r} holds {'a table' if is_table else 'images'}; "
@@ -136,8 +128,9 @@ def _with_network(spec: InversionSpec, source: Source) -> InversionSpec:
 
 
 def _iterations(spec: InversionSpec) -> int | None:
-    """The iterations that all methods share; None where each has its own number."""
-    return _shared(one.settings.iterations for one in attempts_of(spec))
+    """Return the iterations that all methods share; None where each has its own number."""
+    default = spec.iterations or ITERATIONS
+    return _shared(one.attack.iterations or default for one in attempts_of(spec))
 
 
 def _over_epochs(spec: InversionSpec) -> InversionSpec:
