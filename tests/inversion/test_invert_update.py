@@ -383,9 +383,9 @@ def test_files_that_are_no_update(go: Go, tmp_path: Path) -> None:
 
 def test_update_and_task_go_together(go: Go) -> None:
     assert "--update and --task go together" in refusal(go, one(), task=None)
-    assert "expected either DATA, or --update" in refusal(go, None)
+    assert "only a language model's token sequences" in refusal(go, None)
     assert "expected either DATA, or --update" in refusal(go, None, task=None)
-    assert "--update and --task go together" in refusal(go, None, "data.csv")
+    assert "expected either DATA, or --update" in refusal(go, None, "data.csv")
     assert "no function 'picturs'" in refusal(go, one(), task="picturs")
 
 

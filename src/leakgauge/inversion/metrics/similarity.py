@@ -89,7 +89,7 @@ def align_to_truth(images: Tensor, truth: Tensor) -> Tensor:
     """Return the order of the rebuilt records of a batch that is nearest to the true ones.
 
     A gradient does not hold the order of its batch. This is the assignment with the smallest sum of
-    squared errors; it uses the truth, so it is for scoring only.
+    squared errors; for tokens, of differing ones. It uses the truth, so it is for scoring only.
 
     Args:
         images: ``[B, ...]``.
@@ -105,8 +105,10 @@ def align_to_truth(images: Tensor, truth: Tensor) -> Tensor:
     >>> align_to_truth(truth[[2, 0, 1]] + 0.1, truth)
     tensor([1, 2, 0])
     """
-    images, truth = _checked(images, truth)
-    cost = torch.cdist(truth.flatten(1), images.flatten(1)).square()
+    are_tokens = not truth.is_floating_point()
+    images, truth = (one.flatten(1) for one in _checked(images, truth))
+    pairs = truth[:, None] != images if are_tokens else None
+    cost = torch.cdist(truth, images).square() if pairs is None else pairs.sum(2)
     _, order = linear_sum_assignment(cost.cpu().numpy())
     return torch.from_numpy(order).to(images.device)
 

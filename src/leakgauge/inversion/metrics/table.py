@@ -10,6 +10,8 @@ SSIM = "ssim"
 LPIPS = "lpips"
 COLUMNS = "columns"
 LABEL_ACCURACY = "label_accuracy"
+TOKEN_ACCURACY = "token_accuracy"
+SEQUENCES = "sequences"
 GAIN = "gain"
 LOSS = "loss"
 
@@ -22,6 +24,8 @@ METRICS = {
     LPIPS: Metric(title="LPIPS", high=math.inf, higher_is_worse=False),
     GAIN: Metric(title="PSNR above the best guess", unit="dB", low=-math.inf, high=math.inf),
     COLUMNS: Metric(title="Columns right", headline=True),
+    TOKEN_ACCURACY: Metric(title="Tokens right", headline=True),
+    SEQUENCES: Metric(title="Sequences right"),
     LABEL_ACCURACY: Metric(title="Labels right"),
     "matching_greedy": Metric(title="Matched, greedy"),
     "matching_greedy_no_pooling": Metric(title="Matched, greedy, no pooling"),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.inversion.methods import reported_traits
-from leakgauge.inversion.metrics.table import COLUMNS, METRICS, PSNR
+from leakgauge.inversion.metrics.table import METRICS
 from leakgauge.inversion.report.levels import by_nearness, verdict_of
 from leakgauge.inversion.run.kept import read_facts
 from leakgauge.inversion.words import KNOWN
@@ -89,7 +89,7 @@ def _worst(
         if verdict.figure is None or test.defense in seen:
             continue
         seen.add(test.defense)
-        name = PSNR if verdict.figure.metric == PSNR else COLUMNS
+        name = verdict.figure.metric
         each = [one.get(name) for one in of_test[id(test)].get("per_image", ())]
         known = [(value, at) for at, value in enumerate(each, start=1) if value is not None]
         if known:

@@ -6,7 +6,7 @@ from typing import Any
 
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.inversion.methods import STRONGEST, reported_traits
-from leakgauge.inversion.metrics.table import PSNR
+from leakgauge.inversion.metrics.table import PSNR, TOKEN_ACCURACY
 from leakgauge.inversion.report.levels import worst
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.report.grouping import Test
@@ -63,7 +63,8 @@ def _figure(one: Measurement) -> tuple[str, str]:
     """Return the metric's name as in a sentence, and its value as text."""
     if one.metric == PSNR:
         return "PSNR", f"{short(one.estimate.value)} dB"
-    return "the share of right columns", percent(one.estimate.value)
+    parts = "tokens" if one.metric == TOKEN_ACCURACY else "columns"
+    return f"the share of right {parts}", percent(one.estimate.value)
 
 
 LEAKS = ("strong", "clear", "weak")
@@ -89,7 +90,7 @@ def next_command(settings: Mapping[str, Any], level: Level) -> str:
     spec = make_spec(InversionSpec, {key: settings[key] for key in settings if key in known})
     assert isinstance(spec, InversionSpec)
     several = spec.epochs > 1 or spec.ladder
-    if spec.update is not None or set(spec.defense) != {NONE} or several:
+    if not spec.data or set(spec.defense) != {NONE} or several:
         return ""
     traits = [reported_traits(text) for text in spec.method or (STRONGEST,)]
     if level in LEAKS:

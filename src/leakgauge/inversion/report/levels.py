@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakgauge.core.checks import InputError
-from leakgauge.inversion.metrics.table import COLUMNS, LOSS, PSNR
+from leakgauge.inversion.metrics.table import COLUMNS, LOSS, PSNR, TOKEN_ACCURACY
 from leakgauge.inversion.run.attempt import title_of
-from leakgauge.inversion.words import CLASS_MEAN, MEAN, NEAREST, PUBLIC
+from leakgauge.inversion.words import CLASS_MEAN, FREQUENT, MEAN, NEAREST, PUBLIC
 from leakgauge.report.compare import Group
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Badge, Level
@@ -22,7 +22,8 @@ PARTS_DB = 2.0
 """Smallest PSNR above that of the mean colour if parts of the images are rebuilt."""
 
 MOST_COLUMNS, MANY_COLUMNS = 0.9, 0.5
-"""Smallest shares, of the columns that guessing gets wrong, that count as most and many."""
+"""Smallest shares, of the columns that guessing gets wrong, that count as most and many; also
+of tokens."""
 
 
 @dataclass(frozen=True)
@@ -43,23 +44,28 @@ class InversionVerdict:
 
 
 def verdict_of(test: Test) -> InversionVerdict:
-    """Return the verdict of an attempt by PSNR, or by the columns of a table."""
-    return _of_figures(test.at(PSNR), test.at(COLUMNS))
+    """Return the verdict of an attempt by PSNR, the columns of a table, or tokens."""
+    return _of_figures(test.at(PSNR), test.at(COLUMNS), test.at(TOKEN_ACCURACY))
 
 
 def badge(group: Group) -> Badge | None:
     """Return the verdict on the means of a grid's cells; None without a score."""
-    verdict = _of_figures(group.means.get(PSNR), group.means.get(COLUMNS))
+    names = (PSNR, COLUMNS, TOKEN_ACCURACY)
+    verdict = _of_figures(*(group.means.get(name) for name in names))
     if verdict.figure is None:
         return None
     return Badge(verdict.level, verdict.words, verdict.strength)
 
 
-def _of_figures(psnr: Measurement | None, columns: Measurement | None) -> InversionVerdict:
+def _of_figures(
+    psnr: Measurement | None, columns: Measurement | None, tokens: Measurement | None
+) -> InversionVerdict:
     if psnr is not None:
         return _of_images(psnr)
     if columns is not None:
-        return _of_rows(columns)
+        return _of_shares(columns, "Rows", "columns")
+    if tokens is not None:
+        return _of_shares(tokens, "Texts", "tokens")
     return InversionVerdict("unknown", "Not scored")
 
 
@@ -90,17 +96,17 @@ def _of_images(psnr: Measurement) -> InversionVerdict:
     return InversionVerdict("none", "Images not rebuilt", psnr, strength)
 
 
-def _of_rows(columns: Measurement) -> InversionVerdict:
-    value, guess = columns.estimate.value, columns.chance
+def _of_shares(share: Measurement, records: str, parts: str) -> InversionVerdict:
+    value, guess = share.estimate.value, share.chance
     beyond = (value - guess) / (1 - guess) if guess < 1 else 0.0
     strength = min(max(beyond, 0.0), 1.0)
     if beyond >= MOST_COLUMNS:
-        return InversionVerdict("strong", "Rows rebuilt", columns, strength)
+        return InversionVerdict("strong", f"{records} rebuilt", share, strength)
     if beyond >= MANY_COLUMNS:
-        return InversionVerdict("clear", "Many columns rebuilt", columns, strength)
-    if columns.estimate.low > guess:
-        return InversionVerdict("weak", "Some columns rebuilt", columns, strength)
-    return InversionVerdict("none", "Rows not rebuilt", columns, strength)
+        return InversionVerdict("clear", f"Many {parts} rebuilt", share, strength)
+    if share.estimate.low > guess:
+        return InversionVerdict("weak", f"Some {parts} rebuilt", share, strength)
+    return InversionVerdict("none", f"{records} not rebuilt", share, strength)
 
 
 _OF_IMAGES = {
@@ -132,7 +138,8 @@ def statement(test: Test) -> str:
         return _of_loss(test)
     if verdict.figure.metric == PSNR:
         return f"{_OF_IMAGES[verdict.level]}. {_of_psnr(verdict.figure)}"
-    return _of_columns(verdict.figure)
+    parts = "tokens" if verdict.figure.metric == TOKEN_ACCURACY else "columns"
+    return _of_parts(verdict.figure, parts)
 
 
 _MATCHED = {
@@ -176,10 +183,11 @@ def _of_psnr(psnr: Measurement) -> str:
     )
 
 
-def _of_columns(columns: Measurement) -> str:
+def _of_parts(share: Measurement, parts: str) -> str:
+    frequent = "tokens" if parts == "tokens" else "values"
     return (
-        f"{percent(columns.estimate.value)} of the columns of {columns.estimate.n} records were "
-        f"rebuilt right; guessing the most frequent values gives {percent(columns.chance)}."
+        f"{percent(share.estimate.value)} of the {parts} of {share.estimate.n} records were "
+        f"rebuilt right; guessing the most frequent {frequent} gives {percent(share.chance)}."
     )
 
 
@@ -200,6 +208,7 @@ WORDS = {
     MEAN: "mean of the public records",
     CLASS_MEAN: "mean of the public records with the same label",
     PUBLIC: "public record nearest to that mean",
+    FREQUENT: "most frequent public token at each position",
     NEAREST: "public record nearest to the truth: chosen by the truth, so no attacker can",
 }
 """Guesses in words."""

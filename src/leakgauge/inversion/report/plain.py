@@ -3,7 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-from leakgauge.inversion.metrics.table import COLUMNS, GAIN, LABEL_ACCURACY, LOSS, LPIPS, PSNR, SSIM
+from leakgauge.inversion.metrics.table import (
+    COLUMNS,
+    GAIN,
+    LABEL_ACCURACY,
+    LOSS,
+    LPIPS,
+    PSNR,
+    SEQUENCES,
+    SSIM,
+    TOKEN_ACCURACY,
+)
 from leakgauge.inversion.report.ladder import Step, breaking, ladder_of
 from leakgauge.inversion.run.kept import read_facts
 from leakgauge.report.grouping import Test, group_tests
@@ -47,6 +57,7 @@ def _of_attempt(run: Run, test: Test, facts: Plain) -> Plain:
         "lpips": _ends(test, LPIPS),
         "label_accuracy": _values(test, LABEL_ACCURACY).get(""),
         "columns": _values(test, f"{COLUMNS}: "),
+        **{name: _ends(test, name) for name in (TOKEN_ACCURACY, SEQUENCES) if test.at(name)},
         "matching": _values(test, "matching_"),
         "joint": _joint(test),
         "single_epochs": facts["single_epochs"],

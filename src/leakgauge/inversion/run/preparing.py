@@ -12,7 +12,7 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.data import Roles, Source
 from leakgauge.data.roles import resolve_roles
-from leakgauge.inversion.methods import STRONGEST, TABLE, strongest
+from leakgauge.inversion.methods import DAGER, STRONGEST, TABLE, TOKENS, strongest
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.run.attempt import attempts_of, with_ladder
 from leakgauge.inversion.run.receive import prepare_update
@@ -46,11 +46,8 @@ def resolve(spec: InversionSpec, source: Source) -> InversionSpec:
         spec = replace(spec, method=spec.method or (STRONGEST,))
         iterations = prepare_update(spec, source).method.iterations
         return replace(spec, iterations=iterations or spec.iterations, files=_digest(spec))
-    require(
-        source.task is None,
-        "your own model has no records here that could be compared with rebuilt ones; name DATA, "
-        "or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
-    )
+    if source.task is not None:
+        return _with_text(spec, source)
     spec = with_ladder(spec)
     spec = replace(spec, method=spec.method or _strongest(spec, source))
     resolved = _with_network(_with_roles(spec, source), source)
@@ -59,6 +56,28 @@ def resolve(spec: InversionSpec, source: Source) -> InversionSpec:
     # It refuses now what would be refused after the first files.
     scenario = scenario_of(source, resolved)
     return replace(_over_epochs(resolved), draw=scenario.drawn, files=_digest(spec))
+
+
+def _with_text(spec: InversionSpec, source: Source) -> InversionSpec:
+    """Return the settings for the sequences of a language model; refuse any other task."""
+    assert source.dataset is not None
+    x = source.dataset.x
+    require(
+        x.dim() == 2 and not x.is_floating_point(),
+        f"the records of --task are {list(x.shape[1:])} {str(x.dtype).removeprefix('torch.')}; "
+        "only a language model's token sequences ([L], int64) are rebuilt from its own data: name "
+        "DATA, or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
+    )
+    spec = replace(spec, method=spec.method or (DAGER,))
+    for attempt in attempts_of(spec):
+        require(
+            attempt.attack.traits.needs == TOKENS,
+            f"--method {attempt.method} rebuilds images or rows of tables, and --task has token "
+            f"sequences; choose {DAGER}",
+        )
+    images = spec.images or default_image_count(spec.records_per_update)
+    resolved = replace(spec, label=spec.label or "label", images=images)
+    return replace(resolved, draw=scenario_of(source, resolved).drawn)
 
 
 def _strongest(spec: InversionSpec, source: Source) -> tuple[str, ...]:
@@ -109,6 +128,10 @@ def _with_network(spec: InversionSpec, source: Source) -> InversionSpec:
     is_table = source.pixels is None
     net = spec.net or (MLP if is_table else "slim")
     for attempt in attempts_of(spec):
+        require(
+            attempt.attack.traits.needs != TOKENS,
+            f"--method {attempt.method} rebuilds token sequences; give a language model by --task",
+        )
         require(
             is_table or attempt.attack.traits.needs != TABLE,
             f"--method {attempt.method} needs a table: a first linear layer and known columns; "

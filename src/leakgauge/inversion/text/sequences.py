@@ -26,6 +26,10 @@ TOLERANCE = 1e-3
 """Largest distance of a vector from a span that counts as inside, relative to its length."""
 
 
+MOST = 65_536
+"""Largest number of sequences that are tried at once by default."""
+
+
 def dager(
     task: Task,
     params: Params,
@@ -35,7 +39,7 @@ def dager(
     labels: Tensor | None = None,
     tolerance: float = TOLERANCE,
     noise: float = 0.0,
-    most: int = 65_536,
+    most: int = MOST,
     padding: int | None = None,
 ) -> RecoveredText:
     """Return the token sequences of a batch, by DAGER's two span checks.
