@@ -95,7 +95,7 @@ def seconds(name: str, attacks: Sequence[str], *, trials: int) -> float:
     )
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        QUESTION.run(spec.resolve(source), source, WorkFolder(Path(folder)), Silent(), workers=1)
+        QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(Path(folder)), Silent(), workers=1)
     return time.perf_counter() - began
 
 

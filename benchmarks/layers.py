@@ -123,7 +123,7 @@ def play(layers: int, width: int, spec: LayersSpec) -> None:
     """Play the question on such a network, with the paper's forest."""
     source = source_of(Task(model_of(layers, width)), width)
     with tempfile.TemporaryDirectory() as folder:
-        QUESTION.run(spec.resolve(source), source, WorkFolder(Path(folder)), Silent(), workers=1)
+        QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(Path(folder)), Silent(), workers=1)
 
 
 def cost_by_layer(turns: int) -> bool:

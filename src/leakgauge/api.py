@@ -127,7 +127,7 @@ def audit(
     from leakgauge.catalog import questions
     from leakgauge.evidence.controls import run_controls
     from leakgauge.runs.asking import ALL, Wanted, all_allowed, asked_of
-    from leakgauge.runs.audit import describe, resolve, run_audit
+    from leakgauge.runs.audit import describe, prepare_all, run_audit
     from leakgauge.runs.page import sections_of
     from leakgauge.runs.question import Silent
     from leakgauge.training.catalog import text_of
@@ -148,21 +148,20 @@ def audit(
     wanted = Wanted(words, given, _sets(settings or {}, known), loaded.roles)
     notes: dict[str, str] = {}
     if ALL in words:
-        asked, notes = all_allowed(wanted, known, loaded.source)
+        _, prepared, notes = all_allowed(wanted, known, loaded.source)
     else:
-        asked = asked_of(wanted, known)
-    resolved = resolve(asked, source=loaded.source)
+        prepared = prepare_all(asked_of(wanted, known), source=loaded.source)
     lines = [f"`{word}`: {reason}" for word, reason in notes.items()]
     folder = Path(tempfile.mkdtemp(prefix="leakgauge-")) if out is None else Path(out)
     try:
         run = run_audit(
             folder,
-            describe("audit", resolved, notes=lines),
-            resolved,
+            describe("audit", prepared, notes=lines),
+            prepared,
             progress=progress or Silent(),
             workers=workers,
         )
-        answered = {name: resolved[name] for name in run.answers} if controls else {}
+        answered = {name: prepared[name] for name in run.answers} if controls else {}
         checked = run_controls(folder, answered, progress=progress or Silent(), workers=workers)
         result = Result(run, tuple(sections_of(run, known)), tuple(checked))
     except BaseException:

@@ -31,7 +31,9 @@ from leakgauge.evidence.controls import failures, read_controls
 from leakgauge.evidence.verify import verify
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.runs.assessment import Controls
+from leakgauge.runs.audit import AuditQuestion
 from leakgauge.runs.page import read_audit
+from leakgauge.runs.question import Prepared
 from leakgauge.runs.sources import task_source
 from leakgauge.runs.store import read_description
 from support.audited import audit_everything
@@ -169,7 +171,7 @@ def test_controls_that_a_kill_left_out_say_so(folder: Path, tmp_path: Path, monk
 
 def test_a_model_that_exists_has_no_controls() -> None:
     spec = MembershipSpec(checkpoint=("a.pt",), members="in.npz", non_members="out.npz")
-    made = questions()["membership"].controls(spec, frame_source(frame(60)))
+    made = questions()["membership"].controls(Prepared(spec, frame_source(frame(60))))
     assert made.placebo == made.planted
     assert "exists already" in made.placebo
 
@@ -247,6 +249,4 @@ def test_a_package_without_controls_says_so(folder: Path) -> None:
 
 
 def replace_question(question: Any) -> Any:
-    from leakgauge.runs.audit import Resolved
-
-    return Resolved(question, MembershipSpec(), frame_source(frame(30)))
+    return AuditQuestion(question, Prepared(MembershipSpec(), frame_source(frame(30))))

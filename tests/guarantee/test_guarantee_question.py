@@ -32,7 +32,7 @@ from leakgauge.guarantee.run import audit, mechanisms, record
 from leakgauge.guarantee.search import Craft
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.results.measurements import ACCUMULATED, read_measurements
-from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
+from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Answer, Silent
 from leakgauge.runs.sources import task_source
 from leakgauge.runs.spec import declared, make_spec
@@ -62,7 +62,7 @@ def spec_of(table: Path, **more: Any) -> GuaranteeSpec:
 
 
 def resolved(table: Path, **more: Any) -> GuaranteeSpec:
-    spec = resolve({"guarantee": (QUESTION, spec_of(table, **more))})["guarantee"].spec
+    spec = prepare_all({"guarantee": (QUESTION, spec_of(table, **more))})["guarantee"].spec
     assert isinstance(spec, GuaranteeSpec)
     return spec
 
@@ -76,7 +76,7 @@ class Notes(Silent):
 
 
 def run(table: Path, out: Path, progress: Silent | None = None, **more: Any) -> AuditRun:
-    asked = resolve({"guarantee": (QUESTION, spec_of(table, **more))})
+    asked = prepare_all({"guarantee": (QUESTION, spec_of(table, **more))})
     return run_audit(out, describe("audit", asked), asked, progress=progress or Silent())
 
 
@@ -346,5 +346,5 @@ def test_the_next_command_changes_what_limits_the_audit(
     if changes is None:
         assert section.next_command == ""
         return
-    spec = resolve({"guarantee": (QUESTION, next_spec(section.next_command, table))})
+    spec = prepare_all({"guarantee": (QUESTION, next_spec(section.next_command, table))})
     assert spec["guarantee"].spec == replace(resolved(table, **more), **changes)

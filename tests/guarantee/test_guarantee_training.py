@@ -16,7 +16,7 @@ from leakgauge.guarantee.question import QUESTION
 from leakgauge.guarantee.run import audit
 from leakgauge.guarantee.run.training import audited_params, private_rows
 from leakgauge.guarantee.spec import GuaranteeSpec
-from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
+from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Silent
 from leakgauge.runs.sources import source_of
 from leakgauge.runs.work import WorkFolder
@@ -65,7 +65,7 @@ def trained(spec: GuaranteeSpec, folder: Path) -> tuple[Task, Dataset, Params]:
 
 
 def run(spec: GuaranteeSpec, out: Path) -> AuditRun:
-    asked = resolve({"guarantee": (QUESTION, spec)})
+    asked = prepare_all({"guarantee": (QUESTION, spec)})
     return run_audit(out, describe("audit", asked), asked, progress=Silent())
 
 

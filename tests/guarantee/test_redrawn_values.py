@@ -26,7 +26,7 @@ from leakgauge.guarantee.release import hypotheses_of, redrawn, score_releases
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.models import mlp
 from leakgauge.privacy.accounting import epsilon_gaussian
-from leakgauge.runs.audit import describe, resolve, run_audit
+from leakgauge.runs.audit import describe, prepare_all, run_audit
 from leakgauge.runs.question import Silent
 from support.references import guarantee as literal
 
@@ -178,7 +178,7 @@ def test_a_table_s_attribute_of_several_values(tmp_path: Path) -> None:
         data=str(tmp_path / "users.csv"), attribute="town", label="income", clip=2.0, noise=0.1,
         trials=60, hidden=(8,), canary="random",
     )  # fmt: skip
-    asked = resolve({"guarantee": (QUESTION, spec)})
+    asked = prepare_all({"guarantee": (QUESTION, spec)})
     run = run_audit(tmp_path / "out", describe("audit", asked), asked, progress=Silent())
     answer = run.answers["guarantee"]
     assert sorted(QUESTION.to_json(answer, tmp_path)["values"]) == ["x", "y", "z"]

@@ -16,7 +16,7 @@ from leakgauge.inference.question import QUESTION
 from leakgauge.inference.run import resumable
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Run
-from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
+from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Silent
 from leakgauge.runs.sources import task_source
 from support.synthetic import records, small_task
@@ -32,7 +32,7 @@ def rand() -> Source:
 def asked(out: Path, source: Source, **settings) -> AuditRun:
     quick = {**SMALL, "adversary": ("energies",)}
     spec = InferenceSpec(**{"data": source.name, **quick, **settings})
-    resolved = resolve({QUESTION.name: (QUESTION, spec)}, source=source)
+    resolved = prepare_all({QUESTION.name: (QUESTION, spec)}, source=source)
     description = describe("audit", resolved)
     return run_audit(out, description, resolved, progress=Silent(), workers=1)
 

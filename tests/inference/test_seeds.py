@@ -50,7 +50,7 @@ def answered(rand: Source, folder: Path, **settings: object) -> list[Measurement
         label="any_visit", secret="female", rounds=1, trials=100, shadow=300,
         adversary=("energies:batches=100", "discriminant:batches=100"), **settings,
     )  # fmt: skip
-    made = QUESTION.run(spec.resolve(rand), rand, WorkFolder(folder), Silent(), workers=1)
+    made = QUESTION.run(QUESTION.prepare(spec, rand), WorkFolder(folder), Silent(), workers=1)
     return list(made.measurements)
 
 

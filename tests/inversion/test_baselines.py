@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from leakgauge.core.types import Dataset
+from leakgauge.inversion.checking import check
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
 from leakgauge.inversion.run.kept import facts_of
 from leakgauge.inversion.run.measuring import measurements_of
+from leakgauge.inversion.run.preparing import prepare
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.running import rebuild
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
@@ -21,8 +23,8 @@ from support.sources import people, pictures, table_source
 def staged(source, **settings) -> tuple[Scenario, Attempt]:
     common = {"data": source.name, "images": 4, "iterations": 2, "draw": "first"}
     spec = make_spec(InversionSpec, {**common, **settings})
-    spec.check()
-    resolved = spec.resolve(source)
+    check(spec)
+    resolved = prepare(spec, source).spec
     return scenario_of(source, resolved), attempts_of(resolved)[0]
 
 

@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from leakgauge.core.checks import InputError
+from leakgauge.inversion.checking import check
 from leakgauge.inversion.run import over_epochs
 from leakgauge.inversion.run.attempt import Attempt, EpochRules, attempts_of
 from leakgauge.inversion.run.measuring import measurements_of
 from leakgauge.inversion.run.over_epochs import run_epochs
+from leakgauge.inversion.run.preparing import prepare
 from leakgauge.inversion.run.running import rebuild
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
 from leakgauge.inversion.spec import InversionSpec
@@ -22,13 +24,13 @@ def spec_of(**settings: Any) -> InversionSpec:
     common = {"data": "pictures", "images": 4, "net": "lenet", "iterations": 3, "epochs": 2}
     spec = make_spec(InversionSpec, {**common, "method": "agic", **settings})
     assert isinstance(spec, InversionSpec)
-    spec.check()
+    check(spec)
     return spec
 
 
 def staged(**settings: Any) -> tuple[Scenario, Attempt]:
     source = pictures()
-    resolved = spec_of(**settings).resolve(source)
+    resolved = prepare(spec_of(**settings), source).spec
     (attempt,) = attempts_of(resolved)
     return scenario_of(source, resolved), attempt
 
@@ -58,10 +60,10 @@ def test_the_rules_are_the_paper_s_for_agic_and_ours_for_others(
 
 
 def test_a_rule_stays_open_where_methods_differ_in_it() -> None:
-    spec = spec_of(method=("agic", "leakgauge")).resolve(pictures())
+    spec = prepare(spec_of(method=("agic", "leakgauge")), pictures()).spec
     assert (spec.matching, spec.joint, spec.gamma) == (None, None, None)
     assert [one.rules.joint for one in attempts_of(spec)] == ["per-sample", "all"]
-    assert spec.resolve(pictures()) == spec
+    assert prepare(spec, pictures()).spec == spec
 
 
 @pytest.mark.parametrize(
@@ -176,11 +178,11 @@ def test_a_head_of_more_classes() -> None:
     for classes, labels in ((1000, {0, 10, 20}), (7, {0, 1, 2})):
         spec = spec_of(classes=classes, epochs=1, draw="first")
         one = type(source)("pictures", frame, source.pixels, None, "0" * 64)
-        scenario = scenario_of(one, spec.resolve(one))
+        scenario = scenario_of(one, prepare(spec, one).spec)
         assert scenario.task.model(scenario.x).shape == (4, classes)
         assert set(scenario.y.tolist()) == labels
     with pytest.raises(InputError, match="--classes is 2, and the data have 3"):
-        spec_of(classes=2, epochs=1).resolve(source)
+        prepare(spec_of(classes=2, epochs=1), source)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_a_cell_of_each_grid_runs(path: Path, data_folder: Path, tmp_path: Path)
         cell = cells[0]
         few = cell.records_per_update * (4 if cell.epochs > 1 else 1)
         source = source_of(cell)
-        spec = replace(cell, images=min(cell.images, few)).resolve(source)
-        answer = grid.question.run(spec, source, WorkFolder(tmp_path / str(number)), Silent())
+        prepared = grid.question.prepare(replace(cell, images=min(cell.images, few)), source)
+        answer = grid.question.run(prepared, WorkFolder(tmp_path / str(number)), Silent())
         assert {"psnr", "seconds"} <= {one.metric for one in answer.measurements}
         assert not answer.missing

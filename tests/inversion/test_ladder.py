@@ -9,6 +9,7 @@ import pytest
 
 from leakgauge.cli import main
 from leakgauge.core.checks import InputError
+from leakgauge.inversion.checking import check
 from leakgauge.inversion.report.ladder import Step, breaking, draw_ladder, ladder_sentence
 from leakgauge.inversion.run.attempt import RUNGS, attempts_of, rungs_of, with_ladder
 from leakgauge.inversion.spec import InversionSpec
@@ -19,7 +20,7 @@ from support.sources import pictures
 
 def spec_of(**settings) -> InversionSpec:
     spec = make_spec(InversionSpec, {"data": "set.npz", "ladder": True, **settings})
-    spec.check()
+    check(spec)
     return with_ladder(spec)
 
 
@@ -78,7 +79,7 @@ def test_the_attempts_are_the_rungs() -> None:
 )
 def test_what_a_ladder_sets_itself_is_refused(settings, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        make_spec(InversionSpec, {"data": "set.npz", "ladder": True, **settings}).check()
+        check(make_spec(InversionSpec, {"data": "set.npz", "ladder": True, **settings}))
 
 
 def step(number: int, low: float) -> Step:

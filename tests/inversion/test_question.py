@@ -20,18 +20,20 @@ from leakgauge.core.files import read_sealed
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source
 from leakgauge.inversion import words
+from leakgauge.inversion.checking import check
 from leakgauge.inversion.epochs.assignment import METHODS as IMAGE_MATCHINGS
 from leakgauge.inversion.labels.inference import Method
 from leakgauge.inversion.question import QUESTION
 from leakgauge.inversion.run import running
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
+from leakgauge.inversion.run.preparing import prepare
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.search.presets import PRESETS
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.models import NETS, SCHEMES
 from leakgauge.models import words as net_names
 from leakgauge.results.measurements import SECONDS, Measurement
-from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
+from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Silent
 from leakgauge.runs.sources import task_source
 from leakgauge.runs.spec import make_spec, plain
@@ -51,7 +53,7 @@ def spec_of(**settings: Any) -> InversionSpec:
 
 
 def audited(out: Path, source: Source, **settings: Any) -> AuditRun:
-    resolved = resolve({NAME: (QUESTION, spec_of(**settings))}, source=source)
+    resolved = prepare_all({NAME: (QUESTION, spec_of(**settings))}, source=source)
     return run_audit(out, describe("audit", resolved), resolved, progress=Silent())
 
 
@@ -180,11 +182,11 @@ def test_attempts_kept_by_other_settings_are_not_read_back(
     store = Store(tmp_path / "run")
     kept = store.work(NAME)
     assert read_arrays(kept, "attempt-0001")
-    resolved = resolve({NAME: (QUESTION, spec_of(**TWO, seed=2))}, source=pictures())[NAME]
-    QUESTION.run(resolved.spec, resolved.source, kept, Silent())
+    resolved = prepare_all({NAME: (QUESTION, spec_of(**TWO, seed=2))}, source=pictures())[NAME]
+    QUESTION.run(resolved.prepared, kept, Silent())
     assert read_arrays(kept, "attempt-0004")
     other = audited(tmp_path / "other", pictures(), **TWO, seed=2).measurements
-    again = QUESTION.run(resolved.spec, resolved.source, kept, Silent()).measurements
+    again = QUESTION.run(resolved.prepared, kept, Silent()).measurements
     assert timeless(again) == timeless(other)
 
 
@@ -227,11 +229,11 @@ def test_resolved_settings_resolve_to_themselves() -> None:
         (pictures(), {"batch_size": 3, "images": None}),
         (table_source(people()), {"net": "mlp", "label": "income", "hidden": (5,)}),
     ):
-        once = spec_of(**settings).resolve(source)
-        once.check()
-        assert once.resolve(source) == once
+        once = prepare(spec_of(**settings), source).spec
+        check(once)
+        assert prepare(once, source).spec == once
         assert make_spec(InversionSpec, plain(once)) == once
-    assert spec_of(batch_size=3, images=None).resolve(pictures()).images == 9
+    assert prepare(spec_of(batch_size=3, images=None), pictures()).spec.images == 9
 
 
 @pytest.mark.parametrize(
@@ -250,11 +252,11 @@ def test_the_methods_for_a_table_unless_named(
     settings: dict[str, Any], methods: tuple[str, ...]
 ) -> None:
     spec = spec_of(**{"net": "mlp", "label": "income", "iterations": None, **settings})
-    assert spec.resolve(table_source(people())).method == methods
+    assert prepare(spec, table_source(people())).spec.method == methods
 
 
 def test_the_method_for_images_unless_named() -> None:
-    assert spec_of().resolve(pictures()).method == ("leakgauge",)
+    assert prepare(spec_of(), pictures()).spec.method == ("leakgauge",)
 
 
 @pytest.mark.parametrize(
@@ -288,14 +290,14 @@ def test_the_knowledge_that_is_tried(settings: dict[str, Any], knowledge: list[s
 )
 def test_contradictions_are_refused(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        spec_of(**settings).check()
+        check(spec_of(**settings))
 
 
 def test_a_model_of_one_s_own_needs_an_update() -> None:
     task = Task(nn.Linear(3, 2), cross_entropy)
     source = task_source(task, Dataset(torch.rand(9, 3), torch.arange(9) % 2))
     with pytest.raises(InputError, match="leakgauge invert --update FILE --task"):
-        spec_of().resolve(source)
+        prepare(spec_of(), source)
 
 
 def test_paper_figures_that_no_attempt_has() -> None:
@@ -327,7 +329,7 @@ def test_an_update_is_answered_without_a_score(tmp_path: Path) -> None:
     public = Dataset(torch.rand(20, 1, 4, 4), torch.arange(20) % 3)
     source = task_source(Task(model, cross_entropy), public)
     spec = InversionSpec(task="mine:build", update=str(tmp_path / "sent.safetensors"), iterations=4)
-    resolved = resolve({NAME: (QUESTION, spec)}, source=source)
+    resolved = prepare_all({NAME: (QUESTION, spec)}, source=source)
     audit = run_audit(tmp_path / "run", describe("invert", resolved), resolved, progress=Silent())
     answer, folder = audit.answers[NAME], Store(tmp_path / "run").folder(NAME)
     (loss,) = answer.measurements

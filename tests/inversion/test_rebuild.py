@@ -15,6 +15,7 @@ from torch import Tensor
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.data import Source
 from leakgauge.gradients import params_of
+from leakgauge.inversion.checking import check
 from leakgauge.inversion.epochs.assignment import match_epochs
 from leakgauge.inversion.epochs.epoch import EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
@@ -22,6 +23,7 @@ from leakgauge.inversion.run import measuring, over_epochs, updates
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
 from leakgauge.inversion.run.kept import MOST_RECORDS, keep_records
 from leakgauge.inversion.run.measuring import measurements_of
+from leakgauge.inversion.run.preparing import prepare
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.running import rebuild
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
@@ -41,8 +43,8 @@ def staged(source: Source, **settings) -> tuple[Scenario, Attempt]:
         common |= {"label": "income", "net": "mlp", "method": "leakgauge"}
     spec = make_spec(InversionSpec, {**common, **settings})
     assert isinstance(spec, InversionSpec)
-    spec.check()
-    resolved = spec.resolve(source)
+    check(spec)
+    resolved = prepare(spec, source).spec
     (attempt,) = attempts_of(resolved)
     return scenario_of(source, resolved), attempt
 

@@ -7,7 +7,7 @@ import pytest
 from leakgauge.catalog import questions
 from leakgauge.layers.question import QUESTION
 from leakgauge.layers.spec import LayersSpec
-from leakgauge.runs.audit import describe, resolve, run_audit
+from leakgauge.runs.audit import describe, prepare_all, run_audit
 from leakgauge.runs.page import write_page
 from leakgauge.runs.question import Silent
 from support.pages import HOSTILE, SCREENS, drawn, opened
@@ -23,7 +23,7 @@ def page(tmp_path_factory) -> Path:
         task="mine:build", adversary=("logistic",), rounds=3, batch_size=16, shadow_batches=100,
         held_out=60, trials=100, kernel_records=100, records=20, under=0.5,
     )  # fmt: skip
-    resolved = resolve({QUESTION.name: (QUESTION, spec)}, source=source)
+    resolved = prepare_all({QUESTION.name: (QUESTION, spec)}, source=source)
     run_audit(out, describe("audit", resolved), resolved, progress=Silent(), workers=1)
     return write_page(out, questions())
 

@@ -31,7 +31,7 @@ SMALL = {
 def played(source, folder: Path, **settings) -> Answer:
     spec = LayersSpec(**{**SMALL, **settings})
     spec.check()
-    return QUESTION.run(spec.resolve(source), source, WorkFolder(folder), Silent(), workers=1)
+    return QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(folder), Silent(), workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +84,8 @@ def test_a_run_that_goes_on_has_the_same_figures(tmp_path: Path) -> None:
 
     spec = LayersSpec(**SMALL, **few).resolve(source)
     with pytest.raises(KeyboardInterrupt):
-        QUESTION.run(spec, source, WorkFolder(folder), Killed(), workers=1)
-    again = QUESTION.run(spec, source, WorkFolder(folder), Silent(), workers=1)
+        QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(folder), Killed(), workers=1)
+    again = QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(folder), Silent(), workers=1)
     assert again.measurements == answer.measurements
 
 

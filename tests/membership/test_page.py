@@ -10,7 +10,7 @@ from leakgauge.core.types import Dataset, Schema
 from leakgauge.data.source import Source
 from leakgauge.membership.question import QUESTION
 from leakgauge.membership.spec import MembershipSpec
-from leakgauge.runs.audit import describe, resolve, run_audit
+from leakgauge.runs.audit import describe, prepare_all, run_audit
 from leakgauge.runs.page import write_page
 from leakgauge.runs.question import Silent
 from support.pages import HOSTILE, SCREENS, drawn, opened
@@ -31,7 +31,7 @@ def page(tmp_path_factory) -> Path:
         task="mine:build", defense=DEFENSES, rounds=12, batch_size=16, lr=0.003,
         adversary=("loss", "label-loss:epochs=2", "gradients:epochs=2", "spectral:epochs=2"),
     )  # fmt: skip
-    resolved = resolve({QUESTION.name: (QUESTION, spec)}, source=source)
+    resolved = prepare_all({QUESTION.name: (QUESTION, spec)}, source=source)
     run_audit(out, describe("audit", resolved), resolved, progress=Silent(), workers=1)
     return write_page(out, questions())
 

@@ -18,7 +18,7 @@ from leakgauge.membership.run.at_risk import read_at_risk
 from leakgauge.membership.run.preparing import prepare
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import ACCUMULATED, HEADLINE
-from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
+from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Silent
 from leakgauge.runs.sources import task_source
 from support import command
@@ -35,7 +35,7 @@ def source() -> Source:
 def asked(out: Path, source: Source, **settings) -> AuditRun:
     wanted = {"adversary": ATTACKS, "rounds": 15, "batch_size": 16, "lr": 0.003, **settings}
     spec = MembershipSpec(task="mine:build", **wanted)
-    resolved = resolve({QUESTION.name: (QUESTION, spec)}, source=source)
+    resolved = prepare_all({QUESTION.name: (QUESTION, spec)}, source=source)
     return run_audit(out, describe("audit", resolved), resolved, progress=Silent(), workers=1)
 
 

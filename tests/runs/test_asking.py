@@ -10,7 +10,7 @@ from leakgauge.catalog import questions
 from leakgauge.core.checks import InputError, require
 from leakgauge.data.source import Source, frame_source
 from leakgauge.runs.asking import Wanted, all_allowed, asked_of, setting_of
-from leakgauge.runs.question import answering
+from leakgauge.runs.question import Prepared, answering
 from leakgauge.runs.setting import Setting
 from leakgauge.runs.spec import Spec
 from support.tables import frame
@@ -95,18 +95,18 @@ def test_all_refuses_what_is_wrong_for_all_data(
 class AloneSpec(Spec):
     ask: Annotated[tuple[str, ...], Setting("what to ask", cells=True)] = ()
 
-    def resolve(self, source: Any) -> "AloneSpec":
-        require(len(self.ask) == 1, "ask for this in a run of its own")
-        return self
-
 
 class Alone(Toy):
     name = "alone"
     asks: Mapping[str, str] = {"one": "alone", "two": "alone too"}
     Spec = AloneSpec
 
+    def prepare(self, spec: Any, source: Any) -> Prepared:
+        require(len(spec.ask) == 1, "ask for this in a run of its own")
+        return Prepared(spec, source)
+
 
 def test_all_leaves_out_a_word_that_the_data_do_not_allow_beside_others(source: Source) -> None:
-    chosen, reasons = all_allowed(Wanted(("all",)), {"alone": Alone()}, source)
+    chosen, _, reasons = all_allowed(Wanted(("all",)), {"alone": Alone()}, source)
     assert chosen["alone"][1].ask == ("one",)
     assert reasons == {"two": "ask for this in a run of its own"}

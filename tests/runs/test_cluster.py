@@ -87,7 +87,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def job_of(folder: Path, question: Any = None, **settings: Any) -> Job:
     spec = ToySpec(data=str(folder / "people.csv"), **settings)
     source = source_of(spec)
-    return Job(question or Toy(), spec.resolve(source), source.name, source.fingerprint)
+    question = question or Toy()
+    return Job(question, question.prepare(spec, source).spec, source.name, source.fingerprint)
 
 
 def toy_grid(folder: Path, cells: int, question: Any = None) -> Grid:

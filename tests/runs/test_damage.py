@@ -16,7 +16,7 @@ from leakgauge.guarantee.run import audit as guarantee
 from leakgauge.guarantee.run import record
 from leakgauge.inversion.question import QUESTION as INVERSION
 from leakgauge.results.measurements import SECONDS, Measurement
-from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
+from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.page import read_audit, write_page
 from leakgauge.runs.spec import make_spec
 from leakgauge.runs.work import WorkFolder
@@ -41,7 +41,7 @@ class Closing(ToyStage):
 def played(question: Any, settings: dict[str, Any], source: Any) -> Play:
     def play(out: Path, progress: Any = None) -> AuditRun:
         spec = make_spec(question.Spec, settings)
-        resolved = resolve({question.name: (question, spec)}, source=source)
+        resolved = prepare_all({question.name: (question, spec)}, source=source)
         return run_audit(out, describe("audit", resolved), resolved, progress=progress or Notes())
 
     return play
@@ -287,7 +287,7 @@ def test_damaged_reasons_of_a_refusal_are_not_shown(tmp_path: Path) -> None:
             raise InputError("no such thing")
 
     source = frame_source(frame())
-    resolved = resolve(
+    resolved = prepare_all(
         {"toy": (Toy(), ToySpec()), "refusing": (Refusing(), ToySpec())}, source=source
     )
     run_audit(tmp_path / "out", describe("audit", resolved), resolved, progress=Notes())

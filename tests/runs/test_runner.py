@@ -44,7 +44,7 @@ def read_grid(path: Path) -> Grid:
 
 def job_of(cell: Spec) -> Job:
     source = source_of(cell)
-    return Job(QUESTION, cell.resolve(source), source.name, source.fingerprint)
+    return Job(QUESTION, QUESTION.prepare(cell, source).spec, source.name, source.fingerprint)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 
 from leakgauge.core.checks import InputError
 from leakgauge.data.source import Source, frame_source
-from leakgauge.runs.audit import describe, resolve, run_audit
+from leakgauge.runs.audit import describe, prepare_all, run_audit
 from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.page import read_audit
 from leakgauge.runs.question import Answer, Silent
@@ -45,7 +45,9 @@ def test_a_grid_keeps_no_cell_that_was_stopped(tmp_path: Path) -> None:
     frame().to_csv(tmp_path / "people.csv", index=False)
     data = str(tmp_path / "people.csv")
     source = source_of(ToySpec(data=data))
-    job = Job(Stopped(), ToySpec(data=data).resolve(source), source.name, source.fingerprint)
+    job = Job(
+        Stopped(), Toy().prepare(ToySpec(data=data), source).spec, source.name, source.fingerprint
+    )
     (tmp_path / "out").mkdir()
     with pytest.raises(KeyboardInterrupt):
         play(job, tmp_path / "out")
@@ -58,7 +60,7 @@ def test_a_grid_keeps_no_cell_that_was_stopped(tmp_path: Path) -> None:
 def test_a_stopped_audit_names_the_questions_that_are_not_finished(tmp_path: Path) -> None:
     source: Source = frame_source(frame())
     asked = {"toy": (Toy(), ToySpec()), "later": (Interrupted(), ToySpec())}
-    resolved = resolve(asked, source=source)
+    resolved = prepare_all(asked, source=source)
     description = describe("audit", resolved)
     audit = run_audit(tmp_path / "out", description, resolved, progress=Silent(), workers=1)
     assert audit.stopped

@@ -20,10 +20,10 @@ from support.toy.question import Toy
 class Waiting(Toy):
     """Its cells wait as long as a file ``hold`` lies beside the data."""
 
-    def run(self, spec: Any, *given: Any, workers: int | None = None) -> Answer:
-        while Path(spec.data).with_name("hold").exists():
+    def run(self, prepared: Any, *given: Any, workers: int | None = None) -> Answer:
+        while Path(prepared.spec.data).with_name("hold").exists():
             time.sleep(0.05)
-        return super().run(spec, *given, workers=workers)
+        return super().run(prepared, *given, workers=workers)
 
 
 def until(true: Callable[[], Any], seconds: float = 120) -> Any:

@@ -6,7 +6,7 @@ import pytest
 
 from leakgauge.catalog import questions
 from leakgauge.core.types import Task
-from leakgauge.runs.audit import describe, resolve, run_audit
+from leakgauge.runs.audit import describe, prepare_all, run_audit
 from leakgauge.runs.page import write_page
 from leakgauge.runs.question import Silent
 from leakgauge.tokens.question import QUESTION
@@ -28,7 +28,7 @@ def page(tmp_path_factory) -> Path:
         task="mine:build", batch_size=2, checkpoints=(0, 1, 3), iterations=5,
         critic_iterations=25, width=16,
     )  # fmt: skip
-    resolved = resolve({QUESTION.name: (QUESTION, spec)}, source=source)
+    resolved = prepare_all({QUESTION.name: (QUESTION, spec)}, source=source)
     run_audit(out, describe("audit", resolved), resolved, progress=Silent(), workers=1)
     return write_page(out, questions())
 

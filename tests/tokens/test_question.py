@@ -36,7 +36,7 @@ def played(source, folder: Path, *, workers: int | None = 1, progress=None, **se
     spec = TimelineSpec(**{**SMALL, **settings})
     spec.check()
     say = progress or Silent()
-    return QUESTION.run(spec.resolve(source), source, WorkFolder(folder), say, workers=workers)
+    return QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(folder), say, workers=workers)
 
 
 @pytest.fixture(scope="module")

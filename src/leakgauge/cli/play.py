@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leakgauge.evidence.controls import Control
     from leakgauge.report.section import Section
     from leakgauge.runs.asking import Asked
-    from leakgauge.runs.audit import AuditRun
+    from leakgauge.runs.audit import AuditQuestion, AuditRun
     from leakgauge.runs.question import Question
 
 
@@ -38,12 +38,14 @@ class Command:
         asked: the questions with their settings.
         repeat: the command line that repeats it.
         not_asked: why other questions are not asked.
+        prepared: the questions with their data; None prepares them from ``asked``.
     """
 
     name: str
     asked: "Asked"
     repeat: str
     not_asked: Sequence[str] = ()
+    prepared: "Mapping[str, AuditQuestion] | None" = None
 
 
 def play(
@@ -79,7 +81,7 @@ def play(
     from leakgauge.evidence.controls import failures, plain_control, run_controls
     from leakgauge.evidence.parts import parts_of_audit
     from leakgauge.report.page import warnings_of
-    from leakgauge.runs.audit import describe, resolve, run_audit
+    from leakgauge.runs.audit import describe, prepare_all, run_audit
     from leakgauge.runs.page import sections_of, write_report
 
     began, notices = time.perf_counter(), Console(stderr=True)
@@ -89,21 +91,21 @@ def play(
             check_device(device)
         build = judging or Judging()
         build.check(_named(command.asked), questions())
-        resolved = resolve(command.asked)
+        prepared = command.prepared or prepare_all(command.asked)
     repeat = f"{command.repeat} --controls" if controls else command.repeat
-    description = describe(command.name, resolved, repeat=repeat, notes=command.not_asked)
+    description = describe(command.name, prepared, repeat=repeat, notes=command.not_asked)
     path = run_path(out, command.name)
     for note in command.not_asked:
         notices.print(Text(f"not asked: {note}"), soft_wrap=True)
     with stoppable(notices, f"to go on, repeat the command with --out {path}"):
         with bounded(max_memory), bars(notices) as progress:
-            audit = run_audit(path, description, resolved, progress=progress, workers=workers)
+            audit = run_audit(path, description, prepared, progress=progress, workers=workers)
         sections = sections_of(audit, questions())
         report = write_report(audit, questions(), sections)
         gate = build.judge(parts_of_audit(audit, sections, questions()))
         checked: list[Control] = []
         if controls and not audit.stopped:
-            answered = {name: resolved[name] for name in audit.answers}
+            answered = {name: prepared[name] for name in audit.answers}
             with bounded(max_memory), bars(notices) as progress:
                 checked = run_controls(path, answered, progress=progress, workers=workers)
     early = {text for one in audit.answers.values() for text in one.run.warnings}

@@ -15,8 +15,9 @@ from leakgauge.core.files import read_yaml, write_yaml
 from leakgauge.core.versions import versions
 from leakgauge.results.measurements import Measurement
 from leakgauge.runs.assessment import Controls, Variant
-from leakgauge.runs.audit import Resolved, identifying
+from leakgauge.runs.audit import AuditQuestion
 from leakgauge.runs.question import Progress, Question, answering
+from leakgauge.runs.spec import identifying
 from leakgauge.runs.store import Description, Store, key_of
 
 Kind = Literal["placebo", "planted"]
@@ -69,13 +70,13 @@ class Control:
 
 
 def run_controls(
-    folder: Path, resolved: Mapping[str, Resolved], *, progress: Progress, workers: int | None
+    folder: Path, prepared: Mapping[str, AuditQuestion], *, progress: Progress, workers: int | None
 ) -> list[Control]:
     """Run the controls of every question; finished ones are read back from the folder.
 
     Args:
         folder: of the audit, which is claimed.
-        resolved: its questions.
+        prepared: its questions.
         progress: gets what is done.
         workers: as for ``Question.run``.
 
@@ -83,11 +84,11 @@ def run_controls(
         KeyboardInterrupt: the user stopped it; what is finished is kept.
     """
     store, listed, found = Store(folder), _listed(folder), []
-    for name in resolved:  # what a kill leaves says of itself that it is not all
+    for name in prepared:  # what a kill leaves says of itself that it is not all
         unfinished: dict[str, dict[str, str]] = {kind: {"reason": UNFINISHED} for kind in KINDS}
         listed[name] = unfinished | listed.get(name, {})
     write_yaml(folder / CONTROLS_FILE, listed)
-    for name, one in resolved.items():
+    for name, one in prepared.items():
         made = _controls_of(one)
         for kind in KINDS:
             control, entry = _played(store, name, kind, getattr(made, kind), one, progress, workers)
@@ -193,12 +194,12 @@ def figures_of(control: Control) -> str:
     )
 
 
-def _controls_of(one: Resolved) -> Controls:
-    make: Callable[[Any, Any], Controls] | None = getattr(one.question, "controls", None)
+def _controls_of(one: AuditQuestion) -> Controls:
+    make: Callable[[Any], Controls] | None = getattr(one.question, "controls", None)
     if make is None:  # a package's question that was written before there were controls
         return Controls(UNKNOWN, UNKNOWN)
     try:
-        return make(one.spec, one.source)
+        return make(one.prepared)
     except InputError as error:
         return Controls(str(error), str(error))
 
@@ -208,7 +209,7 @@ def _played(
     name: str,
     kind: Kind,
     variant: Variant | str,
-    one: Resolved,
+    one: AuditQuestion,
     progress: Progress,
     workers: int | None,
 ) -> tuple[Control, dict[str, str]]:
@@ -222,9 +223,8 @@ def _played(
             if answer is None:
                 work = store.work(key, progress.note)
                 quiet = _Quiet(progress, f"{name}, {kind}")
-                answer = one.question.run(
-                    variant.spec, variant.source, work, quiet, workers=workers
-                )
+                prepared = one.question.prepare(variant.spec, variant.source)
+                answer = one.question.run(prepared, work, quiet, workers=workers)
                 if answer.stopped:
                     raise KeyboardInterrupt
                 store.keep(key, identity, answer)
@@ -272,7 +272,7 @@ def _judged(question: Question, kind: Kind, answer: Any, folder: Path) -> tuple[
     )
 
 
-def _identity(name: str, kind: Kind, variant: Variant, one: Resolved) -> dict[str, Any]:
+def _identity(name: str, kind: Kind, variant: Variant, one: AuditQuestion) -> dict[str, Any]:
     return {
         "question": name,
         "control": kind,

@@ -1,9 +1,6 @@
 """Refuses settings that contradict one another, whatever the data are."""
 
-from __future__ import annotations
-
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
@@ -15,6 +12,7 @@ from leakgauge.inversion.methods import (
     refuse_tables_only,
 )
 from leakgauge.inversion.run.attempt import attempts_of, with_ladder
+from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.words import (
     DISTINCT,
     FIRST,
@@ -31,9 +29,6 @@ from leakgauge.inversion.words import (
 )
 from leakgauge.runs.spec import NONE, check_bounds
 from leakgauge.training.catalog import SGD
-
-if TYPE_CHECKING:
-    from leakgauge.inversion.spec import InversionSpec
 
 _OF_EPOCHS = ("server_lr", "same_batches", "matching", "rough_iterations", "joint", "gamma")
 """Settings that mean nothing with a single epoch."""

@@ -8,6 +8,7 @@ from leakgauge.inversion.methods import FOR_TABLES
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.words import OF_CLIENTS
 from leakgauge.runs.assessment import Controls, Variant
+from leakgauge.runs.question import Prepared
 from leakgauge.runs.spec import NONE
 
 NOISE = "noise:std=1000"
@@ -19,8 +20,9 @@ FEW = 4
 REAL = "the update is a real client's; its records are not known, so no control can be judged"
 
 
-def controls(spec: InversionSpec, source: Source) -> Controls:
+def controls(prepared: Prepared) -> Controls:
     """Return both controls."""
+    spec, source = prepared.spec, prepared.source
     if spec.update is not None:
         return Controls(REAL, REAL)
     plain = replace(

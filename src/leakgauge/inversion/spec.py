@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.strict import Real, Truth, Whole
@@ -27,9 +27,6 @@ from leakgauge.inversion.words import (
 from leakgauge.models.words import NETS
 from leakgauge.runs.setting import ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
 from leakgauge.runs.spec import NONE
-
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
-    from leakgauge.data.source import Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,16 +234,6 @@ class InversionSpec(ClientSpec):
         """
         return is_method(adversary)
 
-    def check(self) -> None:
-        """Refuse settings that contradict one another, whatever the data are.
-
-        Raises:
-            InputError: a value is outside its bounds, or settings contradict one another.
-        """
-        from leakgauge.inversion.checking import check
-
-        check(self)
-
     def unmeasured(self, knowledge: str, when: int | str) -> str:
         """Return why no figure exists for this knowledge and round; empty where one does.
 
@@ -262,13 +249,3 @@ class InversionSpec(ClientSpec):
         if isinstance(when, int) and not (1 <= when <= self.epochs and self.epochs > 1):
             return f"epoch {when}; the attempts are over {self.epochs}"
         return ""
-
-    def resolve(self, source: "Source") -> "InversionSpec":
-        """Return the settings with the roles, the network and the number of records filled in.
-
-        Raises:
-            InputError: the data or files do not allow it; the message says what would.
-        """
-        from leakgauge.inversion.run.preparing import resolve
-
-        return resolve(self, source)

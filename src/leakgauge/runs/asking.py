@@ -1,6 +1,7 @@
 """From the words of a command to the questions of an audit and their settings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,10 @@ from leakgauge.runs.reading import read_value
 from leakgauge.runs.setting import Declared
 from leakgauge.runs.spec import Spec, added, check_bounds, declared, make_spec
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # These load torch, which --help need not wait for.
     from leakgauge.data.source import Source
+    from leakgauge.runs.audit import AuditQuestion
+    from leakgauge.runs.question import Prepared
 
 ALL = "all"
 """The word of ``--ask`` that asks everything that the data allow."""
@@ -67,44 +70,71 @@ def asked_of(wanted: Wanted, questions: Mapping[str, Question]) -> Asked:
 
 def all_allowed(
     wanted: Wanted, questions: Mapping[str, Question], source: "Source"
-) -> tuple[Asked, dict[str, str]]:
-    """Return every question that the data allow, and why the other words are not asked.
+) -> tuple[Asked, "dict[str, AuditQuestion]", dict[str, str]]:
+    """Return every question that the data allow, prepared, and why other words are left out.
 
-    A word is asked together with the words before it of its question, or not at all.
+    All words of a question are prepared at once. If the data refuse them, each word is tried
+    together with the allowed words before it.
+
+    Returns:
+        The allowed questions with their settings as given, the same questions prepared, and a
+        reason for each word that the data do not allow.
 
     Raises:
         InputError: the data allow no question, or a word or a setting is wrong for all data.
     """
+    from leakgauge.runs.audit import AuditQuestion
+
     for word in wanted.asks:
         if word != ALL:
             _question(word, questions)  # refuses an unknown one
     _refuse_unknown_adversaries(wanted, questions)
     _check_defenses(wanted)
     asked: Asked = {}
-    reasons = {}
-    several = [
-        (question, key, one)
-        for question in questions.values()
-        if not question.Spec.alone
-        for key, one in _each(wanted, question)
-    ]
-    for question, key, one in several:
-        players = [name for name in wanted.adversaries if question.Spec.plays(name)]
-        for word in question.asks:
-            before = asked[key][1].ask if key in asked else ()
-            spec = _spec(question, (*before, word), one, players)
-            check_bounds(spec)
-            try:
-                spec.check()
-                spec.resolve(source)
-            except InputError as error:
-                reasons[word] = str(error)
-            else:
-                asked[key] = (question, spec)
+    ready: dict[str, AuditQuestion] = {}
+    reasons: dict[str, str] = {}
+    for question in questions.values():
+        if question.Spec.alone:
+            continue
+        for key, one in _each(wanted, question):
+            players = [name for name in wanted.adversaries if question.Spec.plays(name)]
+            found, refused = _allowed(question, one, players, source)
+            reasons |= refused
+            if found is not None:
+                spec, prepared = found
+                asked[key], ready[key] = (question, spec), AuditQuestion(question, prepared)
     if not asked:
         why = "; ".join(f"{word}: {reason}" for word, reason in reasons.items())
         raise InputError(f"the data allow no question ({why})")
-    return asked, reasons
+    return asked, ready, reasons
+
+
+def _allowed(
+    question: Question, wanted: Wanted, players: Sequence[str], source: "Source"
+) -> "tuple[tuple[Spec, Prepared] | None, dict[str, str]]":
+    """Return the settings with the words that the data allow, prepared, and the reasons."""
+
+    def attempt(words: Sequence[str]) -> "tuple[Spec, Prepared]":
+        spec = _spec(question, words, wanted, players)
+        question.check(spec)
+        return spec, question.prepare(spec, source)
+
+    words = tuple(question.asks)
+    check_bounds(_spec(question, words[:1], wanted, players))
+    if len(words) > 1:
+        with suppress(InputError):
+            return attempt(words), {}
+    found: tuple[Spec, Prepared] | None = None
+    kept: tuple[str, ...] = ()
+    reasons = {}
+    for word in words:
+        try:
+            found = attempt((*kept, word))
+        except InputError as error:
+            reasons[word] = str(error)
+        else:
+            kept = (*kept, word)
+    return found, reasons
 
 
 def _check_defenses(wanted: Wanted) -> None:
@@ -263,7 +293,7 @@ def _refuse_unknown_adversaries(wanted: Wanted, questions: Mapping[str, Question
     for name in wanted.adversaries:
         able = [one for one in questions.values() if _field(one.Spec, ADVERSARY) is not None]
         if able and not any(one.Spec.plays(name) for one in able):
-            _spec(able[0], [next(iter(able[0].asks))], wanted, [name]).check()
+            able[0].check(_spec(able[0], [next(iter(able[0].asks))], wanted, [name]))
 
 
 def _players(names: Sequence[str], asked: Sequence[Question]) -> dict[str, list[str]]:

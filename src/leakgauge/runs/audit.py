@@ -10,9 +10,9 @@ from leakgauge.core.files import write_yaml
 from leakgauge.core.versions import versions
 from leakgauge.data.source import Source
 from leakgauge.results.measurements import Measurement, write_measurements
-from leakgauge.runs.question import Answer, Progress, Question
+from leakgauge.runs.question import Answer, Prepared, Progress, Question
 from leakgauge.runs.sources import source_of
-from leakgauge.runs.spec import Spec, own_code, plain
+from leakgauge.runs.spec import Spec, identifying
 from leakgauge.runs.store import Description, Store, key_of
 
 REFUSED_FILE = "refused.yaml"
@@ -53,63 +53,76 @@ class AuditRun:
 
 
 @dataclass(frozen=True)
-class Resolved:
-    """One question with its settings filled in and its data opened."""
+class AuditQuestion:
+    """One question of an audit, ready to run.
+
+    Attributes:
+        question: the question.
+        prepared: its settings and data.
+    """
 
     question: Question
-    spec: Spec
-    source: Source
+    prepared: Prepared
+
+    @property
+    def spec(self) -> Spec:
+        """The settings, filled in."""
+        spec: Spec = self.prepared.spec
+        return spec
+
+    @property
+    def source(self) -> Source:
+        """The data."""
+        return self.prepared.source
 
     def identity(self, name: str) -> dict[str, Any]:
-        """Return all that the figures of the answer ``name`` depend on."""
-        return {
-            "question": name,
-            "settings": identifying(self.spec),
-            "fingerprint": self.source.fingerprint,
-            "versions": versions(),
-        }
+        """Return everything that the figures of the answer ``name`` depend on."""
+        return {"question": name, **self.prepared.identity()}
 
 
-def resolve(asked: Asked, *, source: Source | None = None) -> dict[str, Resolved]:
-    """Check the settings of every question, open the data and fill in what they decide.
+def prepare_all(asked: Asked, *, source: Source | None = None) -> dict[str, AuditQuestion]:
+    """Check the settings of every question, open the data and prepare every question once.
 
     Args:
         asked: the questions by name.
-        source: data at hand; None opens what the settings name.
+        source: opened data; None opens what the settings name.
 
     Raises:
         InputError: a setting is wrong, or the data do not fit it.
     """
-    for _, spec in asked.values():
-        spec.check()
-    resolved = {}
-    for name, (question, spec) in asked.items():
-        data = source or source_of(spec)
-        resolved[name] = Resolved(question, spec.resolve(data), data)
-    return resolved
+    for question, spec in asked.values():
+        question.check(spec)
+    return {
+        name: AuditQuestion(question, question.prepare(spec, source or source_of(spec)))
+        for name, (question, spec) in asked.items()
+    }
 
 
 def describe(
-    command: str, resolved: Mapping[str, Resolved], *, repeat: str = "", notes: Sequence[str] = ()
+    command: str,
+    prepared: Mapping[str, AuditQuestion],
+    *,
+    repeat: str = "",
+    notes: Sequence[str] = (),
 ) -> Description:
     """Return what ``run.yaml`` says of an audit."""
-    source = next(iter(resolved.values())).source
+    source = next(iter(prepared.values())).source
     return Description(
         command=command,
-        settings={name: identifying(one.spec) for name, one in resolved.items()},
-        cells=tuple(resolved),
+        settings={name: identifying(one.spec) for name, one in prepared.items()},
+        cells=tuple(prepared),
         data={"name": source.name, "fingerprint": source.fingerprint},
         versions=versions(),
         repeat=repeat,
         notes=tuple(notes),
-        identities={name: key_of(one.identity(name)) for name, one in resolved.items()},
+        identities={name: key_of(one.identity(name)) for name, one in prepared.items()},
     )
 
 
 def run_audit(
     out: Path,
     description: Description,
-    resolved: Mapping[str, Resolved],
+    prepared: Mapping[str, AuditQuestion],
     *,
     progress: Progress,
     workers: int | None = None,
@@ -126,11 +139,11 @@ def run_audit(
     answers: dict[str, Answer] = {}
     refused: dict[str, str] = {}
     stopped = False
-    for number, (name, one) in enumerate(resolved.items(), start=1):
+    for number, (name, one) in enumerate(prepared.items(), start=1):
         try:
             answers[name] = _answer(store, name, one, progress, workers)
         except InputError as error:
-            if number == len(resolved) and not answers:
+            if number == len(prepared) and not answers:
                 raise
             refused[name] = str(error)
             continue
@@ -141,7 +154,7 @@ def run_audit(
         if stopped or answers[name].stopped:
             stopped = True
             break
-    left = [name for name in resolved if name not in answers and name not in refused]
+    left = [name for name in prepared if name not in answers and name not in refused]
     missing = refused | dict.fromkeys(left, UNFINISHED)
     audit = AuditRun(out, description, answers, missing, stopped)
     write_measurements(out, audit.measurements)
@@ -153,7 +166,7 @@ def run_audit(
 
 
 def _answer(
-    store: Store, name: str, one: Resolved, progress: Progress, workers: int | None
+    store: Store, name: str, one: AuditQuestion, progress: Progress, workers: int | None
 ) -> Answer:
     identity = one.identity(name)
     with store.alone(name):
@@ -161,17 +174,7 @@ def _answer(
         if kept is not None:
             return kept
         work = store.work(name, progress.note)
-        answer = one.question.run(one.spec, one.source, work, progress, workers=workers)
+        answer = one.question.run(one.prepared, work, progress, workers=workers)
         if not answer.stopped:
             store.keep(name, identity, answer)
         return answer
-
-
-def identifying(spec: Spec) -> dict[str, Any]:
-    """Return the settings without where the data lie: their fingerprint says which they are.
-
-    The user's own code counts by its content.
-    """
-    settings = {name: value for name, value in plain(spec).items() if name != "data"}
-    code = own_code(spec)
-    return {**settings, "code": code} if code else settings

@@ -82,7 +82,8 @@ def play(job: Job, out: Path) -> Outcome:
                 source = unchanged(job.spec, job.fingerprint)
                 with one_thread():
                     work = store.work(key, notes.append)
-                    answer = job.question.run(job.spec, source, work, Silent(), workers=1)
+                    prepared = job.question.prepare(job.spec, source)
+                    answer = job.question.run(prepared, work, Silent(), workers=1)
                 if answer.stopped:  # a cell is whole or not there; its checkpoints stay
                     raise KeyboardInterrupt
                 store.keep(key, job.identity, answer, timed=False)

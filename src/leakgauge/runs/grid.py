@@ -175,7 +175,7 @@ def _cell(settings: Mapping[str, Any], question: Question, where: str) -> Spec:
     """Refuses here what would fail hours later."""
     cell = make_spec(question.Spec, settings, where)
     try:
-        cell.check()
+        question.check(cell)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     return cell

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from leakgauge.runs.spec import Spec
+from leakgauge.core.versions import versions
+from leakgauge.runs.spec import Spec, identifying
 
 if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait for.
     from leakgauge.data.source import Source
@@ -45,6 +46,27 @@ class Silent:
 
     def warn(self, text: str) -> None:
         """Do nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """The settings and the data of a question, ready to run; a question adds its own in a subclass.
+
+    Attributes:
+        spec: settings with everything filled in that the data decide.
+        source: the data.
+    """
+
+    spec: Any
+    source: "Source"
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything that the figures depend on, as plain values."""
+        return {
+            "settings": identifying(self.spec),
+            "fingerprint": self.source.fingerprint,
+            "versions": versions(),
+        }
 
 
 @dataclass(frozen=True)
@@ -101,23 +123,41 @@ class Question(Protocol):
         """The metrics by name."""
         ...
 
+    def check(self, spec: Any) -> None:
+        """Refuse settings that are wrong for any data.
+
+        Raises:
+            InputError: a value is outside its bounds, or settings contradict one another.
+        """
+        ...
+
+    def prepare(self, spec: Any, source: "Source") -> Any:
+        """Return a ``Prepared``: the settings filled in, and the data ready to run.
+
+        Args:
+            spec: settings that ``check`` accepted.
+            source: the data.
+
+        Raises:
+            InputError: the data cannot answer the question; the message says what would.
+        """
+        ...
+
     def run(
         self,
-        spec: Any,
-        source: "Source",
+        prepared: Any,
         folder: "WorkFolder",
         progress: Progress,
         *,
         workers: int | None = None,
     ) -> Answer:
-        """Measure. What ``folder`` keeps survives a kill, so a repeated run goes on from there.
+        """Measure. A repeated run resumes from what ``folder`` keeps.
 
         Args:
-            spec: resolved.
-            source: the data.
-            folder: for checkpoints, and for files that the section shows.
-            progress: gets what is done, notes and warnings.
-            workers: processes; None decides by the work there is.
+            prepared: what ``prepare`` returned.
+            folder: place of checkpoints, and of files that the section shows.
+            progress: receives finished parts, notes and warnings.
+            workers: number of processes; None chooses a number from the amount of work.
 
         Raises:
             InputError: nothing could be measured.
@@ -141,12 +181,11 @@ class Question(Protocol):
         """Return threat, tests, promises and limits for an audit card; it computes no figure."""
         ...
 
-    def controls(self, spec: Any, source: "Source") -> "Controls":
-        """Return a run without anything to learn, and one whose secret lies open.
+    def controls(self, prepared: Any) -> "Controls":
+        """Return a run without anything to learn, and one with a planted leak.
 
         Args:
-            spec: resolved.
-            source: the data.
+            prepared: what ``prepare`` returned.
         """
         ...
 

@@ -135,7 +135,7 @@ def _resolved(grid: Grid) -> tuple[dict[str, Job], list[Outcome]]:
     for cell in grid.cells:
         try:
             source = source_of(cell)
-            spec = cell.resolve(source)
+            spec = grid.question.prepare(cell, source).spec
         except InputError as error:
             refused.append(Outcome(cell, "", refusal=str(error)))
         else:

@@ -220,6 +220,16 @@ def own_code(spec: Spec) -> dict[str, str]:
     return {text: one for text, one in hashes.items() if one is not None}
 
 
+def identifying(spec: Spec) -> dict[str, Any]:
+    """Return the settings without where the data lie: their fingerprint says which they are.
+
+    The user's own code counts by its content.
+    """
+    settings = {name: value for name, value in plain(spec).items() if name != "data"}
+    code = own_code(spec)
+    return {**settings, "code": code} if code else settings
+
+
 def added(one: Declared, value: Any) -> Any:
     """Return a given value, together with the default where the setting adds to it."""
     if not one.setting.adds:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from leakgauge.core.checks import require
 from leakgauge.core.strict import Whole
-from leakgauge.runs.question import Answer
+from leakgauge.runs.question import Answer, Prepared
 from leakgauge.runs.setting import Setting
-from leakgauge.runs.spec import Spec, plain
+from leakgauge.runs.spec import Spec, check_bounds, plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,10 +24,6 @@ class ToySpec(Spec):
     defense: Annotated[tuple[str, ...], Setting("what clients do", cells=True, adds=True)] = (
         "none",
     )
-
-    def resolve(self, source: Any) -> "ToySpec":
-        require(source.task is None, "the toy question counts rows; bring a table")
-        return replace(self, label=self.label or str(source.frame.columns[0]))
 
 
 @dataclass(frozen=True)
@@ -106,12 +102,21 @@ class Toy:
 
         return {"count": Metric(title="Count", high=float("inf"), headline=True)}
 
+    def check(self, spec: Any) -> None:
+        check_bounds(spec)
+
+    def prepare(self, spec: Any, source: Any) -> Prepared:
+        require(source.task is None, "the toy question counts rows; bring a table")
+        label = spec.label or str(source.frame.columns[0])
+        return Prepared(replace(spec, label=label), source)
+
     def run(
-        self, spec: Any, source: Any, folder: Any, progress: Any, *, workers: int | None = None
+        self, prepared: Any, folder: Any, progress: Any, *, workers: int | None = None
     ) -> Answer:
         from leakgauge.results.measurements import Run
         from leakgauge.runs.stages import run_stages
 
+        spec, source = prepared.spec, prepared.source
         run = Run("", plain(spec), {"name": source.name, "records": len(source.frame)})
         folder.guard(run)
         progress.note("the toy counts")

@@ -108,6 +108,7 @@ def command_of(name: str, given: dict[str, Any], sets: Any) -> Command:
     from leakgauge.runs.spec import make_spec
 
     here: dict[str, Any] = {key: given[key] for key in ("data", "task", "seed") if key in given}
-    asked, reasons = all_allowed(wanted, known, source_of(make_spec(MAIN, here)))
+    asked, prepared, reasons = all_allowed(wanted, known, source_of(make_spec(MAIN, here)))
     repeat = repeat_audit(name, asked, MAIN)
-    return Command(name, asked, repeat, [f"`{word}`: {why}" for word, why in reasons.items()])
+    notes = [f"`{word}`: {why}" for word, why in reasons.items()]
+    return Command(name, asked, repeat, notes, prepared)

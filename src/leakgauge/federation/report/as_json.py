@@ -1,5 +1,6 @@
 """The figures as plain values, for ``--json``."""
 
+from pathlib import Path
 from typing import Any
 
 from leakgauge.federation.report.rows import tables
@@ -9,7 +10,7 @@ from leakgauge.results.measurements import Measurement
 from leakgauge.runs.question import Answer
 
 
-def as_json(answer: Answer) -> dict[str, Any]:
+def as_json(answer: Answer, folder: Path) -> dict[str, Any]:
     """Return each question's verdict, mean and figures by round and client."""
     found = {}
     for table in tables(answer.measurements):

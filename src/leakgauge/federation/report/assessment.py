@@ -1,5 +1,7 @@
 """What kept updates say on an audit card."""
 
+from pathlib import Path
+
 from leakgauge.federation.metrics import LOSS
 from leakgauge.federation.report.rows import tables
 from leakgauge.federation.report.wording import verdict
@@ -33,7 +35,7 @@ _DOES = {
 }
 
 
-def assessment(answer: Answer) -> Assessment:
+def assessment(answer: Answer, folder: Path) -> Assessment:
     """Return the threat, and the mean figure of each question."""
     found = [(table, verdict(table)) for table in tables(answer.measurements)]
     scored = [(table, one) for table, one in found if table.metric != LOSS]

@@ -44,7 +44,14 @@ class _Played:
     stopped: bool = False
 
 
-def answer(spec: FederationSpec, source: Source, folder: WorkFolder, progress: Progress) -> Answer:
+def answer(
+    spec: FederationSpec,
+    source: Source,
+    folder: WorkFolder,
+    progress: Progress,
+    *,
+    workers: int | None = None,
+) -> Answer:
     """Attack each kept update, and return the figures by round and client.
 
     Raises:

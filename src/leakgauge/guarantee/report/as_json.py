@@ -1,6 +1,7 @@
 """The figures of an audited guarantee as plain values."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 from leakgauge.guarantee.metrics import DISTANCE_OVER_CLIP, EPSILON, GAUSSIAN, IN_SAMPLE
@@ -11,7 +12,7 @@ NAMES = {"estimate": EPSILON, "gaussian": GAUSSIAN, "in_sample": IN_SAMPLE}
 """The metrics of the three estimates, by their names in the JSON."""
 
 
-def as_json(answer: Answer) -> dict[str, Any]:
+def as_json(answer: Answer, folder: Path) -> dict[str, Any]:
     """Return settings and figures by name; None stands for an interval without an upper end."""
     audited = audited_guarantee(answer.run.settings, answer.measurements)
     kind, _, domain = str(audited.settings["canary"]).partition("-")

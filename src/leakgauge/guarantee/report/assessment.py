@@ -1,5 +1,7 @@
 """What a guarantee's audit says of its answer on an audit card."""
 
+from pathlib import Path
+
 from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN
 from leakgauge.guarantee.report.audited import AuditedGuarantee, audited_guarantee
 from leakgauge.guarantee.report.sentences import KEPT, VIOLATED
@@ -14,7 +16,7 @@ LIMITS = (
 )
 
 
-def assessment(answer: Answer) -> Assessment:
+def assessment(answer: Answer, folder: Path) -> Assessment:
     """Return threat, figures and promises of an answer.
 
     Raises:

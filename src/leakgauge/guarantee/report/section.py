@@ -1,5 +1,6 @@
 """The section of the report about a guarantee."""
 
+from pathlib import Path
 from typing import Any
 
 from leakgauge.guarantee.metrics import METRICS
@@ -19,7 +20,7 @@ from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.section import Level, Line, Row, Section
 from leakgauge.report.templates import render
 from leakgauge.results.measurements import Run
-from leakgauge.runs.question import Answer
+from leakgauge.runs.question import Answer, Question
 
 STYLE = """
 .key.null::before { height: 10px; background: var(--muted); opacity: .5; }
@@ -33,21 +34,21 @@ STYLE = """
 """
 
 
-def section(answer: Answer, title: str, *, at: str = QUESTION) -> Section:
+def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section.
 
     Args:
         answer: of the question.
-        title: heading of the section.
-        at: prefix of the anchors.
+        question: the guarantee's question; its name is the prefix of the anchors.
+        folder: not used; the figures are all that is shown.
 
     Raises:
         InputError: settings or measurements are missing, as in a damaged folder.
     """
-    audited = audited_guarantee(answer.run.settings, answer.measurements)
+    at, audited = question.name, audited_guarantee(answer.run.settings, answer.measurements)
     return Section(
         name=at,
-        title=title,
+        title=question.title,
         html=render(
             "leakgauge.guarantee.report", "section.html.j2", _values(audited, answer.run, at)
         ),

@@ -34,7 +34,14 @@ STATISTICS: dict[str, Statistic] = {one.name: one for one in (LikelihoodRatio(),
 CRAFTING, RELEASING = "crafting a record", "releasing gradients"
 
 
-def run(spec: GuaranteeSpec, source: Source, folder: WorkFolder, progress: Progress) -> Answer:
+def run(
+    spec: GuaranteeSpec,
+    source: Source,
+    folder: WorkFolder,
+    progress: Progress,
+    *,
+    workers: int | None = None,
+) -> Answer:
     """Return what an auditor learns of one attribute from the releases of a model.
 
     Args:

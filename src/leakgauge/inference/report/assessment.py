@@ -1,6 +1,7 @@
 """What inference says of its answer on an audit card."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
@@ -48,7 +49,7 @@ NO_USERS = (
 )
 
 
-def assessment(answer: Answer) -> Assessment:
+def assessment(answer: Answer, folder: Path) -> Assessment:
     """Return threat, tests, baselines and promises of an answer."""
     run, measurements = answer.run, answer.measurements
     tests = adversary_tests(measurements)

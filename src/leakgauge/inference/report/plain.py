@@ -1,6 +1,7 @@
 """The answer without a page: plain values for ``--json``, paragraphs for the terminal."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from leakgauge.inference.report.best_defense import answer as best_defense
@@ -40,7 +41,7 @@ FEW = 3
 """With more tests than this, the terminal leaves what each success implies to the report."""
 
 
-def to_json(answer: Answer) -> dict[str, Any]:
+def to_json(answer: Answer, folder: Path) -> dict[str, Any]:
     """Return the headline of each game, every test with its figures, and the model's utility."""
     run, measurements = answer.run, answer.measurements
     learned = utilities(measurements)

@@ -1,6 +1,7 @@
 """Inference's section of a report; it reads measurements and computes none."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from leakgauge.inference.metrics import BASELINES, METRICS
 from leakgauge.inference.report import sentences, threat_model
@@ -49,12 +50,13 @@ TABLE_ROUNDS = 400
 """Rows of the table of all rounds, over all tests: keeps the page far below 1 MB."""
 
 
-def section(answer: Answer, question: Question) -> Section:
+def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section of an answer. The same measurements give the same bytes.
 
     Args:
         answer: of the question.
         question: inference, whose name is the prefix of the anchors.
+        folder: not used; the figures are all that is shown.
 
     Raises:
         InputError: two measurements are the same figure.

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from leakgauge.inversion.metrics.table import LOSS
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
-from leakgauge.report.compare import Group, title_of, varying
+from leakgauge.report.compare import Comparison, Group, title_of, varying
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Chart
 from leakgauge.report.wording import short
@@ -94,10 +94,11 @@ _FREE = ("method", "simulate", "local_steps", "batch_size", "labels")
 """Settings that may differ between cells with compared times; all others must be equal."""
 
 
-def charts(groups: Sequence[Group]) -> list[Chart]:
+def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
     """Return charts of the time over local steps, if both simulation and one batch were run.
 
     Args:
+        comparison: not used.
         groups: cells by their settings, combined over seeds.
 
     References:

@@ -33,7 +33,7 @@ from leakgauge.report.templates import render
 from leakgauge.report.wording import number, short
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.metrics import titles
-from leakgauge.runs.question import Answer
+from leakgauge.runs.question import Answer, Question
 from leakgauge.runs.spec import NONE
 
 PACKAGE = "leakgauge.inversion.report"
@@ -44,11 +44,12 @@ COLUMN = f"{COLUMNS}: "
 TITLES = titles(METRICS)
 
 
-def section(answer: Answer, folder: Path) -> Section:
+def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section of an answer, with the records in the folder.
 
     Args:
         answer: answer to the question.
+        question: not used; the section has the room's own name.
         folder: run folder with the kept records.
 
     Raises:

@@ -3,12 +3,10 @@
 With a ladder they are one attack on clients that are nearer and nearer to real ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.defenses import parse_defense
@@ -16,12 +14,10 @@ from leakgauge.inversion import words
 from leakgauge.inversion.methods import STRONGEST, Method, method_of
 from leakgauge.inversion.search.presets import Search
 from leakgauge.inversion.search.settings import SearchSettings
+from leakgauge.inversion.spec import InversionSpec
 from leakgauge.runs.spec import NONE
 from leakgauge.training.catalog import SGD
 from leakgauge.training.client import Client
-
-if TYPE_CHECKING:
-    from leakgauge.inversion.spec import InversionSpec
 
 MOMENTUM = "sgd:momentum=0.9"
 """The optimizer of Flower's stock client."""

@@ -5,18 +5,23 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from leakgauge.core.knowledge import STATIC
 from leakgauge.core.versions import versions
+from leakgauge.inversion.methods import Method
 from leakgauge.inversion.metrics.similarity import psnr
 from leakgauge.inversion.metrics.table import GAIN, LABEL_ACCURACY, LOSS, METRICS, PSNR
 from leakgauge.inversion.observed import Reconstruction
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Curve, Rebuilt
+from leakgauge.inversion.run.received import Received
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.scoring import in_true_order
+from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.words import KNOWN, NAME
 from leakgauge.results.measurements import ACCUMULATED, SECONDS, Estimate, Measurement
 from leakgauge.results.metrics import metric_named
 from leakgauge.results.statistics import mean_estimate, share_estimate
+from leakgauge.runs.spec import NONE
 
 SNAPSHOTS = 25
 """Points of the curve of PSNR."""
@@ -106,6 +111,39 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
         )
         for name, (one, points) in single.items()
     ]
+
+
+def measurement_of_update(
+    received: Received, spec: InversionSpec, method: Method, name: str
+) -> Measurement:
+    """Return the one figure that exists without true records: the loss.
+
+    Args:
+        received: the rebuilt records.
+        spec: settings of the question.
+        method: the attack.
+        name: name of the update.
+    """
+    loss = received.loss
+    return Measurement(
+        question=NAME,
+        game=NAME,
+        dataset=name,
+        label="",
+        secret="records",
+        defense=NONE,
+        knowledge=STATIC,
+        adversary=spec.method[0],
+        metric=LOSS,
+        round=ACCUMULATED,
+        seed=spec.seed,
+        estimate=Estimate(loss, loss, loss, len(received.x)),
+        chance=0.0,
+        curve=received.curve,
+        details={"settings": method.described, "labels": spec.labels},
+        versions=versions(),
+        seconds=received.seconds_per_iteration * max(method.iterations, 1),
+    )
 
 
 def _seconds(attempt: Attempt, rebuilt: Rebuilt) -> float:

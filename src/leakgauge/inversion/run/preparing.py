@@ -1,61 +1,184 @@
-"""Fills in what the data decide, and refuses what they do not allow."""
-
-from __future__ import annotations
+"""Fills in what the data decide, refuses what they do not allow, and prepares the run."""
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.knowledge import ADAPTIVE
+from leakgauge.core.types import Task
+from leakgauge.core.versions import versions
 from leakgauge.data import Roles, Source
+from leakgauge.data.fingerprints import fingerprint
 from leakgauge.data.roles import resolve_roles
-from leakgauge.inversion.methods import DAGER, STRONGEST, TABLE, TOKENS, strongest
-from leakgauge.inversion.metrics.lpips import Lpips
-from leakgauge.inversion.run.attempt import attempts_of, with_ladder
-from leakgauge.inversion.run.receive import prepare_update
-from leakgauge.inversion.run.scenario import scenario_of, weights_file
+from leakgauge.inversion.methods import DAGER, STRONGEST, TABLE, TOKENS, method_of, strongest
+from leakgauge.inversion.metrics.lpips import Lpips, default_lpips
+from leakgauge.inversion.run.attempt import Attempt, attempts_of, with_ladder
+from leakgauge.inversion.run.received import PreparedUpdate, prepare_received
+from leakgauge.inversion.run.scenario import Scenario, scenario_of, weights_file
+from leakgauge.inversion.scoring import are_large, are_pictures
+from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.words import (
+    ASSUMED_LR,
     HIDDEN,
     ITERATIONS,
+    KNOWN,
     MLP,
+    OF_AN_UPDATE,
+    RATE,
     SERVER_LR,
     default_image_count,
 )
 from leakgauge.models.words import NETS
-from leakgauge.runs.spec import NONE
-
-if TYPE_CHECKING:
-    from leakgauge.inversion.spec import InversionSpec
+from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Prepared
+from leakgauge.runs.spec import NONE, plain
+from leakgauge.training.update import Update
 
 Value = TypeVar("Value")
+
+_NOT_SHOWN = ("ask", "task", "update", "files")
+"""Settings that the description of a run does not list."""
+
+_UNSCORED = (
+    "the update came from a real client: its true records are not known here, so nothing is scored"
+)
 
 _LABEL_NAMES = ("y", "label")
 """Columns of data without named roles that are taken for the label."""
 
 
-def resolve(spec: InversionSpec, source: Source) -> InversionSpec:
-    """Return the settings with the roles, the network and the number of records filled in.
+@dataclass(frozen=True, eq=False)
+class InversionPrepared(Prepared):
+    """Attempts that can run: everything that can be refused before the first one was checked.
+
+    Attributes:
+        spec: settings, with everything filled in that the data decide.
+        source: the data.
+        scenario: private records, network and public records.
+        lpips: network that scores images too; None without weights.
+        attempts: the attempts, in order.
+        described: description of the run.
+    """
+
+    spec: InversionSpec
+    source: Source
+    scenario: Scenario
+    lpips: Lpips | None
+    attempts: tuple[Attempt, ...]
+    described: Run
+
+    @property
+    def origin(self) -> Run:
+        """Everything that kept attempts depend on, also the weights of the networks."""
+        lpips = "" if self.lpips is None else fingerprint(dict(self.lpips.weights))
+        networks = {"model": fingerprint(dict(self.scenario.params)), "lpips": lpips}
+        return replace(self.described, data={**self.described.data, **networks})
+
+
+@dataclass(frozen=True, eq=False)
+class ReceivedPrepared(Prepared):
+    """The update of a real client that can be attacked.
+
+    Attributes:
+        spec: settings, with everything filled in that the data decide.
+        source: the user's model and public records.
+        update: the update with its method.
+        described: description of the run.
+    """
+
+    spec: InversionSpec
+    source: Source
+    update: PreparedUpdate
+    described: Run
+
+
+def prepare(spec: InversionSpec, source: Source) -> InversionPrepared | ReceivedPrepared:
+    """Return what a run needs: resolved settings, encoded records, network and attempts.
 
     Raises:
         InputError: the data or files do not allow it; the message says what would.
     """
     if spec.update is not None:
-        spec = replace(spec, method=spec.method or (STRONGEST,))
-        iterations = prepare_update(spec, source).method.iterations
-        return replace(spec, iterations=iterations or spec.iterations, files=_digest(spec))
+        return _prepare_received(replace(spec, method=spec.method or (STRONGEST,)), source)
     if source.task is not None:
-        return _with_text(spec, source)
-    spec = with_ladder(spec)
-    spec = replace(spec, method=spec.method or _strongest(spec, source))
-    resolved = _with_network(_with_roles(spec, source), source)
-    if spec.lpips is not None:
-        Lpips.load(spec.lpips)
-    # It refuses now what would be refused after the first files.
-    scenario = scenario_of(source, resolved)
-    return replace(_over_epochs(resolved), draw=scenario.drawn, files=_digest(spec))
+        spec = _with_text(spec, source)
+    else:
+        spec = with_ladder(spec)
+        spec = replace(spec, method=spec.method or _strongest(spec, source))
+        spec = _with_network(_with_roles(spec, source), source)
+    lpips = default_lpips() if spec.lpips is None else Lpips.load(spec.lpips)
+    scenario = scenario_of(source, spec)
+    spec = replace(_over_epochs(spec), draw=scenario.drawn, files=_digest(spec))
+    attempts = tuple(attempts_of(spec))
+    for attempt in attempts:
+        attempt.client.defense.check(scenario.task)
+    return InversionPrepared(
+        spec, source, scenario, lpips, attempts, _described(spec, source, scenario)
+    )
+
+
+def _described(spec: InversionSpec, source: Source, scenario: Scenario) -> Run:
+    settings = {name: value for name, value in plain(spec).items() if name not in _NOT_SHOWN}
+    settings |= {
+        "method": list(dict.fromkeys(spec.method)),
+        "defense": list(dict.fromkeys(spec.defense)),
+    }
+    facts = {
+        "name": source.name,
+        "fingerprint": source.fingerprint,
+        "records": len(scenario.x),
+    }
+    return Run("", settings, facts, scenario.notes, versions())
+
+
+def _prepare_received(spec: InversionSpec, source: Source) -> ReceivedPrepared:
+    """Return the update that a spec names, ready for the attack.
+
+    Raises:
+        InputError: the file is no update, or does not fit the model and the records.
+    """
+    assert source.task is not None
+    assert source.dataset is not None
+    assert spec.update is not None
+    path = Path(spec.update)
+    update = Update.load(path)
+    if spec.images is not None:
+        update = replace(update, records=spec.images)
+    task, data = source.task, source.dataset.to(spec.device)
+    (text,) = spec.method
+    method = method_of(
+        text,
+        iterations=spec.iterations,
+        restarts=spec.restarts,
+        are_images=are_pictures(data.x),
+        large=are_large(data.x),
+    )
+    prepared = prepare_received(
+        Task(task.model.to(spec.device), task.loss),
+        data,
+        update,
+        method,
+        labels=spec.labels,
+        simulate=spec.simulate,
+        assumed_lr=(spec.assumed_lr or ASSUMED_LR) if RATE in spec.unknown else None,
+        statistics=spec.statistics,
+        seed=spec.seed,
+    )
+    spec = replace(spec, iterations=method.iterations or spec.iterations, files=_digest(spec))
+    sent = hashlib.sha256(path.read_bytes()).hexdigest()
+    shown = OF_AN_UPDATE - {"ask", "data", "files"}
+    facts = {
+        "name": path.name,
+        "fingerprint": hashlib.sha256(f"{sent} {source.fingerprint}".encode()).hexdigest(),
+        "records": prepared.seen.shape[0],
+        "public": len(data),
+    }
+    settings = {name: value for name, value in plain(spec).items() if name in shown}
+    described = Run("", settings, facts, (_UNSCORED,), versions())
+    return ReceivedPrepared(spec, source, prepared, described)
 
 
 def _with_text(spec: InversionSpec, source: Source) -> InversionSpec:
@@ -68,6 +191,11 @@ def _with_text(spec: InversionSpec, source: Source) -> InversionSpec:
         "only a language model's token sequences ([L], int64) are rebuilt from its own data: name "
         "DATA, or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
     )
+    require(
+        spec.labels != KNOWN or source.dataset.y.shape != x.shape,
+        "--labels known would grant the tokens themselves, the labels of a causal model; leave it "
+        "out",
+    )
     spec = replace(spec, method=spec.method or (DAGER,))
     for attempt in attempts_of(spec):
         require(
@@ -76,8 +204,7 @@ def _with_text(spec: InversionSpec, source: Source) -> InversionSpec:
             f"sequences; choose {DAGER}",
         )
     images = spec.images or default_image_count(spec.records_per_update)
-    resolved = replace(spec, label=spec.label or "label", images=images)
-    return replace(resolved, draw=scenario_of(source, resolved).drawn)
+    return replace(spec, label=spec.label or "label", images=images)
 
 
 def _strongest(spec: InversionSpec, source: Source) -> tuple[str, ...]:
@@ -172,13 +299,13 @@ def _over_epochs(spec: InversionSpec) -> InversionSpec:
 
 
 def _shared(values: Iterable[Value]) -> Value | None:
-    """The one value that all of them are; None where they differ."""
+    """Return the one value that all of them are; None where they differ."""
     different = set(values)
     return different.pop() if len(different) == 1 else None
 
 
 def _digest(spec: InversionSpec) -> str:
-    """The sha256 of the files that settings name; empty where they name none."""
+    """Return the sha256 of the files that settings name; empty where they name none."""
     weights = None if spec.weights is None else weights_file(spec.weights)
     paths = [Path(path) for path in (spec.update, weights, spec.lpips) if path is not None]
     if not paths:

@@ -103,11 +103,7 @@ class PreparedUpdate:
     def rebuild(
         self, progress: SearchProgress | None = None, checkpoint: Checkpoint | None = None
     ) -> Received:
-        """Return the rebuilt records; arguments as for ``AttackOptions``.
-
-        Raises:
-            InputError: the attack refuses the model, or its search has no finite loss.
-        """
+        """Return the rebuilt records; refuse a search without a finite loss."""
         options = AttackOptions(self.seed, progress=progress, checkpoint=checkpoint)
         found = attack(self.task, self.seen, self.method, self.known, options)
         loss = float(found.loss)
@@ -335,12 +331,7 @@ def _plain_steps(update: Update) -> LocalSteps | None:
 def _statistics(
     task: Task, update: Update, public: Tensor, known: Knowledge, *, kind: str | None
 ) -> BatchStatistics | None:
-    """Return the batch statistics that the update or public records show.
-
-    Raises:
-        InputError: the update lacks its running statistics, or the model has no BatchNorm in
-            training mode.
-    """
+    """Return the batch statistics that the update or public records show, or refuse them."""
     if kind is None:
         return None
     found = (

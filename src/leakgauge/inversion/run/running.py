@@ -1,125 +1,120 @@
-"""Runs the question: every attempt of a spec, each kept when it is finished."""
+"""Runs the question: every attempt of a spec, or the attack on a received update."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from leakgauge.core.checks import InputError
-from leakgauge.core.versions import versions
-from leakgauge.data.fingerprints import fingerprint
-from leakgauge.data.source import Source
 from leakgauge.inversion.attack import assumptions, order_warnings, search_progress
 from leakgauge.inversion.labels.inference import label_accuracy
-from leakgauge.inversion.metrics.lpips import NO_WEIGHTS, Lpips, default_lpips
+from leakgauge.inversion.metrics.lpips import NO_WEIGHTS, Lpips
 from leakgauge.inversion.metrics.table import LABEL_ACCURACY
 from leakgauge.inversion.observed import AttackOptions, SearchProgress
-from leakgauge.inversion.run.attempt import Attempt, attempts_of
+from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.kept import facts_of, keep_facts, keep_records
-from leakgauge.inversion.run.measuring import SNAPSHOTS, chance_of, curves_of, measurements_of
+from leakgauge.inversion.run.measuring import (
+    SNAPSHOTS,
+    chance_of,
+    curves_of,
+    measurement_of_update,
+    measurements_of,
+)
 from leakgauge.inversion.run.over_epochs import rebuild_over_epochs
+from leakgauge.inversion.run.preparing import InversionPrepared, ReceivedPrepared
 from leakgauge.inversion.run.rebuilt import Rebuilt
-from leakgauge.inversion.run.receive import run_update
-from leakgauge.inversion.run.scenario import Scenario, scenario_of
+from leakgauge.inversion.run.received import keep_received
+from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.run.updates import attack_updates, in_updates
 from leakgauge.inversion.scoring import in_true_order
-from leakgauge.inversion.spec import InversionSpec
-from leakgauge.results.measurements import Run
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.question import Answer, Progress
-from leakgauge.runs.spec import plain
 from leakgauge.runs.work import WorkFolder
 
-Played = list[tuple[Attempt, Rebuilt]]
-
-_NOT_SHOWN = ("ask", "task", "update", "files")
-"""Settings that the description of a run does not list."""
+Finished = list[tuple[Attempt, Rebuilt]]
 
 
 @dataclass(frozen=True)
 class _Outcome:
     """The finished attempts, why others are missing, and whether the user stopped the run."""
 
-    played: Played
+    finished: Finished
     missing: tuple[str, ...] = ()
     stopped: bool = False
 
 
-def run(spec: InversionSpec, source: Source, folder: WorkFolder, progress: Progress) -> Answer:
+def run(
+    prepared: InversionPrepared | ReceivedPrepared,
+    folder: WorkFolder,
+    progress: Progress,
+    *,
+    workers: int | None = None,
+) -> Answer:
     """Return the measurements of all attempts.
 
     Finished attempts are read back from the folder. If the user stops the run, the attempts that
     are finished make the answer.
 
     Args:
-        spec: resolved.
-        source: the data.
+        prepared: from ``prepare``.
         folder: keeps finished attempts, and the records for the report.
         progress: gets iterations, notes and warnings.
+        workers: without effect: torch uses all threads.
 
     Raises:
-        InputError: the first attempt cannot be played.
+        InputError: the first attempt cannot run, or the search on an update has no finite loss.
         KeyboardInterrupt: the user stopped it before the first attempt was finished.
     """
-    if spec.update is not None:
-        return run_update(spec, source, folder, progress)
-    scenario = scenario_of(source, spec)
-    for attempt in attempts_of(spec):
-        attempt.client.defense.check(scenario.task)
-    lpips = default_lpips() if spec.lpips is None else Lpips.load(spec.lpips)
-    described = _described(spec, source, scenario)
-    folder.guard(_origin(described, scenario, lpips))
+    if isinstance(prepared, ReceivedPrepared):
+        return _run_received(prepared, folder, progress)
+    described = prepared.described
+    folder.guard(prepared.origin)
     for note in described.notes:
         progress.note(note)
-    if lpips is None and scenario.pixels is not None:
+    if prepared.lpips is None and prepared.scenario.pixels is not None:
         progress.note(NO_WEIGHTS)
-    outcome = _play(spec, scenario, lpips, folder, progress)
-    _keep(folder, spec, scenario, outcome.played)
-    warnings = list(dict.fromkeys(text for _, one in outcome.played for text in one.warnings))
+    outcome = _run_attempts(prepared, folder, progress)
+    keep_facts(folder.files, [facts_of(*one) for one in outcome.finished])
+    if not prepared.spec.redact:
+        records = [rebuilt for _, rebuilt in outcome.finished]
+        keep_records(folder.files, prepared.scenario.schema, records)
+    warnings = list(dict.fromkeys(text for _, one in outcome.finished for text in one.warnings))
     for warning in warnings:
         progress.warn(warning)
     measurements = [
         measurement
-        for attempt, rebuilt in outcome.played
-        for measurement in measurements_of(attempt, source.name, rebuilt)
+        for attempt, rebuilt in outcome.finished
+        for measurement in measurements_of(attempt, prepared.source.name, rebuilt)
     ]
     run = replace(described, warnings=warnings)
     return Answer(run, measurements, outcome.missing, outcome.stopped)
 
 
-def _play(
-    spec: InversionSpec,
-    scenario: Scenario,
-    lpips: Lpips | None,
-    folder: WorkFolder,
-    progress: Progress,
-) -> _Outcome:
-    played: Played = []
+def _run_attempts(prepared: InversionPrepared, folder: WorkFolder, progress: Progress) -> _Outcome:
+    finished: Finished = []
     missing: list[str] = []
-    for number, attempt in enumerate(attempts_of(spec), start=1):
+    for number, attempt in enumerate(prepared.attempts, start=1):
         name = f"attempt-{number:04d}"
         try:
-            played.append((attempt, _rebuilt(name, attempt, scenario, lpips, folder, progress)))
+            finished.append((attempt, _rebuilt(name, attempt, prepared, folder, progress)))
         except InputError as error:
-            if not played:
+            if not finished:
                 raise
             missing.append(f"{attempt.title}: {error}")
         except KeyboardInterrupt:
-            if not played:
+            if not finished:
                 raise
             missing.append(f"{attempt.title} and the attempts after it: you stopped the run")
-            return _Outcome(played, tuple(missing), stopped=True)
-    return _Outcome(played, tuple(missing))
+            return _Outcome(finished, tuple(missing), stopped=True)
+    return _Outcome(finished, tuple(missing))
 
 
 def _rebuilt(
     name: str,
     attempt: Attempt,
-    scenario: Scenario,
-    lpips: Lpips | None,
+    prepared: InversionPrepared,
     folder: WorkFolder,
     progress: Progress,
 ) -> Rebuilt:
-    """The attempt's records and scores, from the folder where they are kept."""
+    """Return the attempt's records and scores, from the folder where they are kept."""
     finished = folder.arrays(name)
     if finished is not None:
         return Rebuilt.from_arrays(finished)
@@ -127,9 +122,9 @@ def _rebuilt(
     search = search_progress(progress, attempt.title, iterations) if iterations else None
     redact = attempt.spec.redact
     rebuilt = rebuild(
-        scenario,
+        prepared.scenario,
         attempt,
-        lpips=lpips,
+        lpips=prepared.lpips,
         progress=search,
         checkpoint=Checkpoint(None if redact else folder, name),  # a state holds records
     )
@@ -137,35 +132,6 @@ def _rebuilt(
     folder.keep_arrays(name, *kept)
     folder.forget(name)
     return Rebuilt.from_arrays(kept)
-
-
-def _keep(folder: WorkFolder, spec: InversionSpec, scenario: Scenario, played: Played) -> None:
-    keep_facts(folder.files, [facts_of(*one) for one in played])
-    if not spec.redact:
-        keep_records(folder.files, scenario.schema, [rebuilt for _, rebuilt in played])
-
-
-def _described(spec: InversionSpec, source: Source, scenario: Scenario) -> Run:
-    settings = {name: value for name, value in plain(spec).items() if name not in _NOT_SHOWN}
-    settings |= {
-        "method": list(dict.fromkeys(spec.method)),
-        "defense": list(dict.fromkeys(spec.defense)),
-    }
-    facts = {
-        "name": source.name,
-        "fingerprint": source.fingerprint,
-        "records": len(scenario.x),
-    }
-    return Run("", settings, facts, scenario.notes, versions())
-
-
-def _origin(described: Run, scenario: Scenario, lpips: Lpips | None) -> Run:
-    """All that kept attempts depend on: also the weights of the networks."""
-    networks: Mapping[str, Any] = {
-        "model": fingerprint(dict(scenario.params)),
-        "lpips": "" if lpips is None else fingerprint(dict(lpips.weights)),
-    }
-    return replace(described, data={**described.data, **networks})
 
 
 def rebuild(
@@ -215,3 +181,25 @@ def rebuild(
         chance=chance_of(scenario),
         baselines=scorer.scores_of_guesses(scenario.baselines.guesses(x, labels), scenario.x),
     )
+
+
+def _run_received(prepared: ReceivedPrepared, folder: WorkFolder, progress: Progress) -> Answer:
+    """Return the loss of the rebuilt records; the records go to the folder unless redacted."""
+    spec, update, described = prepared.spec, prepared.update, prepared.described
+    folder.guard(described)
+    for note in described.notes:
+        progress.note(note)
+    for warning in update.warnings:
+        progress.warn(warning)
+    received = update.rebuild(
+        search_progress(progress, spec.method[0], update.method.iterations),
+        Checkpoint(None if spec.redact else folder, "attempt"),  # a state holds records
+    )
+    if not spec.redact:
+        keep_received(folder.files, received)
+    facts: dict[str, Any] = {"warnings": list(received.warnings)}
+    # Labels are a part of the records.
+    facts["labels"] = None if spec.redact else received.labels.tolist()
+    keep_facts(folder.files, [facts])
+    measurement = measurement_of_update(received, spec, update.method, described.data["name"])
+    return Answer(replace(described, warnings=list(received.warnings)), (measurement,))

@@ -1,11 +1,8 @@
 """What is attacked: private records, the network, and what every attacker knows."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,11 +20,9 @@ from leakgauge.gradients import params_of
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.run.drawing import draw_rows
 from leakgauge.inversion.scoring import Baselines, Scorer
+from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.text.scoring import frequent_tokens
 from leakgauge.models import build, initialise, load_weights, mlp
-
-if TYPE_CHECKING:
-    from leakgauge.inversion.spec import InversionSpec
 
 MOST_PUBLIC, PUBLIC_BYTES = 4096, 2**26
 """Public records that are kept for baselines, at most, and their size."""

@@ -1,5 +1,7 @@
 """What the map of layers says of its answer on an audit card."""
 
+from pathlib import Path
+
 from leakgauge.layers.report.rows import advice_of, layer_rows, most_exposed, whole
 from leakgauge.report.levels import HEADLINES, level_of
 from leakgauge.results.scores import smallest_detectable
@@ -13,7 +15,7 @@ LIMITS = (
 )
 
 
-def assessment(answer: Answer) -> Assessment:
+def assessment(answer: Answer, folder: Path) -> Assessment:
     """Return the threat, and the attack that sees all layers."""
     measurements = answer.measurements
     one, rows = whole(measurements), layer_rows(measurements)

@@ -1,6 +1,7 @@
 """The figures as plain values, for ``--json``, and as paragraphs for the terminal."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from leakgauge.report.section import Level, Line
@@ -39,7 +40,7 @@ _NAMES = {
 }
 
 
-def as_json(answer: Answer) -> Plain:
+def as_json(answer: Answer, folder: Path) -> Plain:
     """Return one entry for each checkpoint and critic, the verdicts, and the advice."""
     run, found = answer.run, courses(answer.measurements)
     return {

@@ -1,5 +1,7 @@
 """What the timeline says of its answer on an audit card."""
 
+from pathlib import Path
+
 from leakgauge.runs.assessment import Assessment, Baseline, Finding, Threat
 from leakgauge.runs.question import Answer
 from leakgauge.tokens.metrics import METRICS, PLACEBO
@@ -15,7 +17,7 @@ LIMITS = (
 )
 
 
-def assessment(answer: Answer) -> Assessment:
+def assessment(answer: Answer, folder: Path) -> Assessment:
     """Return the threat, and the largest bound of each training."""
     found = [one for one in courses(answer.measurements) if one.peak is not None]
     findings, baselines = [], []

@@ -1,6 +1,7 @@
 """The section of the timeline in a report; it reads measurements and computes none."""
 
 from dataclasses import replace as changed
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -55,12 +56,13 @@ _NAV = (
 )
 
 
-def section(answer: Answer, question: Question) -> Section:
+def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section of an answer. The same measurements give the same bytes.
 
     Args:
         answer: of the question.
         question: whose name is the prefix of the anchors.
+        folder: not used; the figures are all that is shown.
     """
     run, at = answer.run, question.name
     found = courses(answer.measurements)

@@ -1,0 +1,163 @@
+"""A room's declared face: which function of the room does each part of a ``Question``."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leakgauge.runs.question import Answer, Prepared, Progress
+from leakgauge.runs.spec import Spec
+
+if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait for.
+    from leakgauge.data.source import Source
+    from leakgauge.report.compare import Comparison, Group
+    from leakgauge.report.section import Badge, Chart, Section
+    from leakgauge.results.metrics import Metric
+    from leakgauge.runs.assessment import Assessment, Controls
+    from leakgauge.runs.work import WorkFolder
+
+PLACES: Mapping[str, str] = {
+    "metrics": "metrics:METRICS",
+    "check": "checking:check",
+    "prepare": "run.preparing:prepare",
+    "run": "run.answering:answer",
+    "section": "report.section:section",
+    "to_json": "report.as_json:as_json",
+    "assessment": "report.assessment:assessment",
+    "controls": "controls:controls",
+    "badge": "leakgauge.report.levels:badge",
+    "charts": "leakgauge.runs.room:no_charts",
+}
+"""``module:attribute`` of each part, below the room's package where it names no other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """A question whose parts are functions of one package, imported when they are first used.
+
+    It is a ``leakgauge.runs.question.Question``. Each part has the signature of the method of the
+    same name; ``section`` also gets the question.
+
+    Attributes:
+        name: one word: ``Measurement.question``, the prefix of ``--set``, the section's anchor.
+        title: the question as a sentence.
+        asks: the words of ``--ask``, each with one line of help.
+        Spec: the class of its settings.
+        home: the room's package.
+        places: parts that are not where ``PLACES`` says, as ``module:attribute``.
+
+    >>> from leakgauge.runs.spec import Spec
+    >>> room = Room(name="x", title="", asks={}, Spec=Spec, home="leakgauge.inference")
+    >>> sorted(room.metrics)[0]
+    'advantage'
+    """
+
+    name: str
+    title: str
+    asks: Mapping[str, str]
+    Spec: type[Spec]
+    home: str
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def metrics(self) -> "Mapping[str, Metric]":
+        """The metrics by name."""
+        metrics: Mapping[str, Metric] = self._part("metrics")
+        return metrics
+
+    def check(self, spec: Any) -> None:
+        """Refuse settings that are wrong for any data.
+
+        Raises:
+            InputError: a value is outside its bounds, or settings contradict one another.
+        """
+        self._part("check")(spec)
+
+    def prepare(self, spec: Any, source: "Source") -> Prepared:
+        """Return the settings filled in, and the data ready to run.
+
+        Raises:
+            InputError: the data cannot answer the question; the message says what would.
+        """
+        prepared: Prepared = self._part("prepare")(spec, source)
+        return prepared
+
+    def run(
+        self,
+        prepared: Any,
+        folder: "WorkFolder",
+        progress: Progress,
+        *,
+        workers: int | None = None,
+    ) -> Answer:
+        """Measure; a repeated run resumes from what the folder keeps.
+
+        Raises:
+            InputError: nothing could be measured.
+        """
+        given: tuple[Any, ...] = (prepared,)
+        if self.places.get("prepare") == OLD_PREPARE:  # until each room has its own
+            given = (prepared.spec, prepared.source)
+        answer: Answer = self._part("run")(*given, folder, progress, workers=workers)
+        return answer
+
+    def section(self, answer: Answer, folder: Path) -> "Section":
+        """Return the section of the report."""
+        section: Section = self._part("section")(answer, self, folder)
+        return section
+
+    def to_json(self, answer: Answer, folder: Path) -> dict[str, Any]:
+        """Return the figures as plain values."""
+        values: dict[str, Any] = self._part("to_json")(answer, folder)
+        return values
+
+    def assessment(self, answer: Answer, folder: Path) -> "Assessment":
+        """Return threat, tests, promises and limits for an audit card."""
+        assessment: Assessment = self._part("assessment")(answer, folder)
+        return assessment
+
+    def controls(self, prepared: Any) -> "Controls":
+        """Return a run without anything to learn, and one with a planted leak."""
+        if self.places.get("prepare") == OLD_PREPARE:
+            made: Controls = self._part("controls")(prepared.spec, prepared.source)
+            return made
+        controls: Controls = self._part("controls")(prepared)
+        return controls
+
+    def badge(self, group: "Group") -> "Badge | None":
+        """Return the verdict on the means of a grid's cells; None without a verdict."""
+        badge: Badge | None = self._part("badge")(group)
+        return badge
+
+    def charts(self, comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[Chart]":
+        """Return the question's own charts for the page of a grid."""
+        charts: Sequence[Chart] = self._part("charts")(comparison, groups)
+        return charts
+
+    def _part(self, name: str) -> Any:
+        module, _, attribute = {**PLACES, **self.places}[name].partition(":")
+        inside = module if module.startswith("leakgauge.") else f"{self.home}.{module}"
+        return getattr(import_module(inside), attribute)
+
+
+def no_charts(comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[Chart]":
+    """Return no chart."""
+    return ()
+
+
+def no_badge(group: "Group") -> None:
+    """Return no verdict."""
+
+
+OLD_CHECK, OLD_PREPARE = "leakgauge.runs.room:old_check", "leakgauge.runs.room:old_prepare"
+
+
+def old_check(spec: Any) -> None:
+    """Check settings by their own method."""
+    spec.check()
+
+
+def old_prepare(spec: Any, source: "Source") -> Prepared:
+    """Prepare settings by their own method."""
+    return Prepared(spec.resolve(source), source)
