@@ -66,10 +66,10 @@ OF_AN_UPDATE = frozenset(
 OF_TEXT = frozenset(
     {
         *("ask", "task", "method", "images", "draw", "first", "batch_size", "defense", "redact"),
-        *("labels", "label", "device", "seed", "files", "side", "iterations", "restarts"),
+        *("labels", "label", "device", "seed", "files"),
     }
 )
-"""The settings that apply to the text of a user's own model; the two last mean nothing to it."""
+"""Settings that apply to the text of a user's own model."""
 
 MEAN, CLASS_MEAN, PUBLIC, NEAREST = GUESSES = (
     *("mean", "class mean", "public record", "nearest public record"),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakgauge.inversion.methods import reported_traits
+from leakgauge.inversion.methods import TOKENS, reported_traits
 from leakgauge.inversion.metrics.table import METRICS
 from leakgauge.inversion.report.levels import by_nearness, verdict_of
 from leakgauge.inversion.run.kept import read_facts
@@ -102,15 +102,18 @@ def _worst(
 def _threat(answer: Answer, tests: Sequence[Test]) -> Threat:
     settings = answer.run.settings
     labels = settings.get("labels")
-    infers = [] if labels == KNOWN else ["It infers the labels from the update."]
     methods = dict.fromkeys(test.adversary for test in tests)
+    is_text = any(reported_traits(name).needs == TOKENS for name in methods)
+    infers = [] if labels == KNOWN or is_text else ["It infers the labels from the update."]
     does = [f"`{name}` {reported_traits(name).does}" for name in methods]
     return Threat(
         goal="to rebuild the records of a client from the update that it sends",
         knows=[
             "The update, the model and its parameters at the start, and the loss.",
             "The number of records, local steps and epochs, and the local learning rate.",
-            "The range of each feature, and how features are encoded.",
+            "The vocabulary of the model, and the largest length of a text."
+            if is_text
+            else "The range of each feature, and how features are encoded.",
             *(["The labels, which are granted to it."] if labels == KNOWN else []),
         ],
         does=[*infers, *does],
