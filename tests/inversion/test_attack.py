@@ -1,4 +1,4 @@
-"""What clients send, what an attacker is told, and records played over several epochs."""
+"""Updates of clients, knowledge of the attacker, and records over several epochs."""
 
 import copy
 from collections.abc import Sequence
@@ -13,9 +13,8 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
 from leakgauge.defenses import parse_defense
 from leakgauge.gradients import params_of
-from leakgauge.inversion.epochs.epoch import Epoch
+from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
-from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.search.engine import draw_starts
 from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.presets import preset
@@ -48,7 +47,7 @@ def people(clients: int, each: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def literal_gradient(x: Tensor, y: Tensor, model: nn.Module = TASK.model) -> list[Tensor]:
-    """Of the mean loss, as ``backward`` gives it."""
+    """Return the gradient of the mean loss from ``backward``."""
     own = copy.deepcopy(model)
     F.cross_entropy(own(x), y).backward()
     return [p.grad for p in own.parameters() if p.grad is not None]
@@ -114,7 +113,7 @@ def test_the_warning_is_of_the_client_that_is_furthest() -> None:
         assert send(TASK, PARAMS, x[order], y[order], client, seed=0).warnings()
 
 
-def test_rounding_is_told_of_where_steps_are_simulated() -> None:
+def test_rounding_is_reported_with_simulated_steps() -> None:
     """Going through the steps one by one does not bring back the digits of the weights."""
     task = small_task(torch.float32)
     x, y = (part[:, :2] for part in people(1, 2))
@@ -358,7 +357,7 @@ def test_the_joint_search_ends_at_the_records_in_the_plan_s_order() -> None:
     assert (lost.x[0] - x).abs().max() > 0.1
 
 
-def test_a_joint_search_begins_where_it_is_told() -> None:
+def test_a_joint_search_begins_at_the_given_start() -> None:
     epochs, x, y, _ = two_epochs()
     found = joint(replace(SQUARED, iterations=1), epochs, y, start=x[None])
     assert float(found.losses[0, 0]) == pytest.approx(0, abs=1e-20)
@@ -378,7 +377,7 @@ def test_a_prior_of_each_record_counts_those_of_an_update() -> None:
 
 
 def test_jointly_rebuilt_records_are_rescaled_update_by_update() -> None:
-    """By the updates of the first epoch: all records of one by the same number, if any."""
+    """The updates of the first epoch decide: all records of one have the same factor, if any."""
     epochs, _, y, models = two_epochs()
     chosen = replace(COSINE, iterations=20, boxed=False)
     plain, scaled = (joint(replace(chosen, rescale=on), epochs, y).x[0] for on in (False, True))

@@ -108,7 +108,7 @@ def test_the_prior_is_the_papers_over_the_layers() -> None:
     assert leaf.grad.isfinite().all()
 
 
-def test_what_tells_nothing_is_refused() -> None:
+def test_uninformative_input_is_refused() -> None:
     task, (x, y) = task_of(), people(1, 2)
     (update,) = send(task, params_of(task.model), x, y, Client(2, training=True), seed=0).updates
     update.buffers.pop("1.running_mean")

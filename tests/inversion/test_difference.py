@@ -12,8 +12,8 @@ from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Task
 from leakgauge.gradients import params_of
 from leakgauge.inversion.double_backward.difference import Difference
+from leakgauge.inversion.double_backward.first_order import ReluMaskReplay
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
-from leakgauge.inversion.double_backward.relu_masks import ReluMaskReplay
 from leakgauge.inversion.search.engine import reconstruct
 from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.objective import Cosine, SquaredError

@@ -453,7 +453,7 @@ def test_the_slope_of_a_relative_prior_takes_its_weight_as_given() -> None:
 
 
 def test_a_relative_prior_is_a_share_of_where_each_target_begins() -> None:
-    """Of the mean over its restarts, so that these can be compared; no other target counts."""
+    """The mean over its restarts counts, so that these can be compared; other targets do not."""
     task = task_of()
     x, y = records(3, 2)
     wanted = seen(task, x, y)

@@ -107,7 +107,7 @@ def test_the_seed_is_all_randomness(go: Go) -> None:
     assert told(go, "--seed", 6)["psnr"] != one["psnr"]
 
 
-def test_several_methods_and_epochs_are_told(go: Go) -> None:
+def test_several_methods_and_epochs_are_reported(go: Go) -> None:
     found = told(go, "--method", "agic", "--method", "inverting-gradients")
     assert [one["method"] for one in found["results"]] == ["agic", "inverting-gradients"]
     assert found["psnr"] == found["results"][0]["psnr"]
@@ -128,7 +128,7 @@ def test_a_defense_is_attacked_without_and_with_knowing_it(go: Go, defense: str)
     assert len({one["psnr"]["value"] for one in found}) == 3
 
 
-def test_a_great_rate_warns_and_simulation_is_played(go: Go) -> None:
+def test_a_great_rate_warns_and_simulation_runs(go: Go) -> None:
     words = ("--local-steps", 2, "--labels", "known", "--local-lr", 1)
     plain = told(go, *words)
     assert any("simulate the local steps" in line for line in plain["warnings"])
@@ -248,7 +248,7 @@ def test_redact_keeps_no_row(go: Go, table: Path, tmp_path: Path) -> None:
         assert bool(list(folder.rglob("rows.json"))) is not redact
 
 
-def test_a_table_is_told_by_column(go: Go, table: Path) -> None:
+def test_a_table_is_reported_by_column(go: Go, table: Path) -> None:
     found = told(go, "--method", "exact", on=table)
     assert found["psnr"] is None
     assert found["columns"] == dict.fromkeys(("height", "town", "sex", "age"), 1.0)

@@ -224,7 +224,7 @@ def test_the_steps_that_are_simulated_are_the_client_s(size: int, passes: int) -
 
 
 def test_simulation_finds_what_one_batch_does_not() -> None:
-    """Two steps at a rate that moves the weights far; each record has a step of its own."""
+    """Two steps at a rate that moves the weights far, with one record each."""
     x, y = truth(2, *PICTURE), torch.tensor([0, 1])
     update = replace(trained(x, y, lr=2.0, size=1), labels=y)
     data = Dataset(torch.rand(64, *PICTURE), torch.arange(64) % CLASSES)
@@ -383,9 +383,9 @@ def test_files_that_are_no_update(go: Go, tmp_path: Path) -> None:
 
 def test_update_and_task_go_together(go: Go) -> None:
     assert "--update and --task go together" in refusal(go, one(), task=None)
-    assert "expected either DATA, or --update" in refusal(go, None)
+    assert "only a language model's token sequences" in refusal(go, None)
     assert "expected either DATA, or --update" in refusal(go, None, task=None)
-    assert "--update and --task go together" in refusal(go, None, "data.csv")
+    assert "expected either DATA, or --update" in refusal(go, None, "data.csv")
     assert "no function 'picturs'" in refusal(go, one(), task="picturs")
 
 

@@ -285,7 +285,7 @@ def test_the_knowledge_that_is_tried(settings: dict[str, Any], knowledge: list[s
         ({"knowledge": "adaptive", "defense": ("none", "sign")}, "name one with --defense"),
         ({"knowledge": "adaptive", "defense": "sign", "method": "exact"}, "adapts to no defense"),
         ({"knowledge": "some", "defense": "sign"}, "--knowledge is 'some'"),
-        ({"task": "mine:build", "data": ""}, "leakgauge invert --update FILE --task"),
+        ({"task": "mine:build", "data": "", "epochs": 2}, "--epochs does not go with the text"),
         ({"update": "u.safetensors", "data": ""}, "--update and --task go together"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What an attempt is played on, rebuilds, scores and keeps."""
+"""Records, reconstructions, scores and kept files of an attempt."""
 
 import json
 from collections.abc import Callable
@@ -17,8 +17,8 @@ from leakgauge.data import Source
 from leakgauge.gradients import params_of
 from leakgauge.inversion.checking import check
 from leakgauge.inversion.epochs.assignment import match_epochs
+from leakgauge.inversion.epochs.epoch import EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
-from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.run import measuring, over_epochs, updates
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
 from leakgauge.inversion.run.kept import MOST_RECORDS, keep_records
@@ -139,7 +139,7 @@ def test_trained_weights_are_the_ones_that_are_attacked(tmp_path: Path) -> None:
 def test_agic_has_the_settings_of_the_network_that_is_attacked(
     net: str, side: int, untrained: float, trained: float
 ) -> None:
-    """Loaded weights are trained ones; by network and image the paper's total variation differs."""
+    """Loaded weights count as trained; the paper's total variation depends on network and image."""
     common = {"data": "cifar10", "net": net, "side": side, "method": ("agic",)}
     fresh, loaded = (
         Attempt(InversionSpec(**common, weights=weights), "agic").settings
@@ -237,7 +237,7 @@ def test_more_iterations_come_nearer() -> None:
     assert many > few + 3
 
 
-def test_several_epochs_are_played_over_all_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_epochs_use_all_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict = {}
 
     def joint(task, epochs, plan, settings, **given):
@@ -282,7 +282,7 @@ RULES = {"all": "joint_reconstruct", "per-sample": "per_sample_reconstruct"}
 def test_the_joint_search_is_by_the_matching_and_the_rule_that_were_asked_for(
     matching: str, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ways to match give plans of their own here; the joint search is told one of them."""
+    """Each way to match gives a different plan here; the joint search receives one of them."""
     plans = {
         name: EpochPlan(torch.tensor([[[0, 1], [2, 3]], second]))
         for name, second in {
@@ -319,7 +319,7 @@ def test_the_joint_search_is_by_the_matching_and_the_rule_that_were_asked_for(
 def test_rough_images_have_a_shorter_search(
     iterations: int, rough: int | None, searches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each epoch they are matched, and a search at full length is scored."""
+    """They are matched in each epoch, and a search at full length is scored."""
     played: list[tuple[int, Tensor]] = []
     matched: list[Tensor] = []
 

@@ -130,7 +130,7 @@ def test_what_is_assumed_is_stated() -> None:
 
 
 def test_an_unknown_rate_does_not_reach_the_attacker() -> None:
-    """Updates at two rates of which one is a multiple of the other look alike to it."""
+    """Updates at two rates, one a multiple of the other, look alike to it."""
     task, (x, y) = task_of(), people(1, 2)
     settings = SearchSettings(Cosine(), iterations=3, rescale=True)
     found = []

@@ -21,6 +21,7 @@ from leakgauge.inversion.words import (
     KNOWN,
     OF_AN_UPDATE,
     OF_CLIENTS,
+    OF_TEXT,
     OPTIMIZER,
     PROXY,
     RANDOM,
@@ -55,11 +56,8 @@ def check_data(spec: InversionSpec) -> None:
     Raises:
         InputError: settings are contradictory.
     """
-    require(
-        spec.task is None,
-        "--task alone gives no records that could be compared with rebuilt ones; name DATA, "
-        "or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
-    )
+    if spec.task is not None:
+        _check_text(spec)
     _check_client(spec)
     _check_draw(spec)
     _check_epochs(spec)
@@ -125,6 +123,16 @@ def check_update(spec: InversionSpec) -> None:
     _check_assumed(spec)
     for text in spec.method:
         refuse_tables_only(text, "DATA; with --update choose")
+
+
+def _check_text(spec: InversionSpec) -> None:
+    """Refuse settings that do not go with the token sequences of a user's own model."""
+    for one in fields(spec):
+        value = getattr(spec, one.name)
+        require(
+            one.name in OF_TEXT or not value or value == one.default,
+            f"--{one.name.replace('_', '-')} does not go with the text of a --task; leave it out",
+        )
 
 
 def _check_client(spec: InversionSpec) -> None:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 EXACT = "exact"
 """Divides gradients of a first linear layer."""
 
+DAGER = "dager"
+"""Reads token sequences from gradients of a language model."""
+
 STRONGEST = "leakgauge"
 """The strongest search."""
 
@@ -37,10 +40,11 @@ METHODS = {
     "agic": f"{_PRESETS}:AGIC",
     STRONGEST: f"{_PRESETS}:LEAKGAUGE",
     EXACT: "leakgauge.inversion.exact:Division",
+    DAGER: "leakgauge.inversion.text.method:Dager",
 }
 """Import path of each method, which is imported on first use."""
 
-FOR_UPDATES = tuple(name for name in METHODS if name != EXACT)
+FOR_UPDATES = tuple(name for name in METHODS if name not in (EXACT, DAGER))
 """Built-in methods that need nothing but an update and public records."""
 
 REGISTRY = Registry("attack", METHODS, "leakgauge.inversion_methods")
@@ -54,8 +58,8 @@ NOTATION = REGISTRY.notation(supplied=SUPPLIED)
 HELP = (
     f"attack as NAME[:key=value,...]: {', '.join(METHODS)}; or your own, "
     "MODULE:NAME[:key=value,...]; by default the strongest that "
-    f"fits: {STRONGEST} for images, {FOR_TABLES} for tables, and both where a table's gradients "
-    "are defended"
+    f"fits: {STRONGEST} for images, {FOR_TABLES} for tables, both where a table's gradients "
+    f"are defended, and {DAGER} for text"
 )
 """Help text of the command line."""
 

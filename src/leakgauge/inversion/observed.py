@@ -115,6 +115,7 @@ class Reconstruction:
         seconds_per_iteration: time of an iteration of all targets together, in seconds.
         snapshot_steps: iterations at which the records were noted, ``[s]``.
         snapshots: records of the kept restart at these iterations, ``[T, s, B, ...]``.
+        notes: reasons why records are missing, one sentence each.
     """
 
     x: Tensor
@@ -128,10 +129,16 @@ class Reconstruction:
     seconds_per_iteration: float
     snapshot_steps: Tensor
     snapshots: Tensor
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def direct(
-        cls, x: Tensor, labels: Tensor | None = None, *, seconds: float = 0.0
+        cls,
+        x: Tensor,
+        labels: Tensor | None = None,
+        *,
+        seconds: float = 0.0,
+        notes: tuple[str, ...] = (),
     ) -> "Reconstruction":
         """Return records that were found without a search.
 
@@ -139,6 +146,7 @@ class Reconstruction:
             x: records ``[T, B, ...]``.
             labels: labels ``[T, B]``; None where the method has none.
             seconds: time that it took.
+            notes: reasons why records are missing.
 
         >>> Reconstruction.direct(torch.zeros(2, 1, 3)).labels.tolist()
         [[0], [0]]
@@ -156,4 +164,5 @@ class Reconstruction:
             seconds_per_iteration=seconds,
             snapshot_steps=zeros[:0],
             snapshots=x[:, None][:, :0],
+            notes=notes,
         )

@@ -15,6 +15,6 @@ QUESTION: Question = Room(
         "metrics": "metrics.table:METRICS",
         "run": "run.running:run",
         "to_json": "report.plain:to_json",
-        "charts": "report.speed:charts",
+        "charts": "report.curves:charts",
     },
 )

@@ -14,6 +14,7 @@ from leakgauge.data.decode import column_hits
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import SSIM_WINDOW, align_to_truth, psnr, ssim
 from leakgauge.inversion.metrics.table import COLUMNS, LPIPS, PSNR, SSIM
+from leakgauge.inversion.text.scoring import guessed_tokens, token_scores
 from leakgauge.inversion.words import CLASS_MEAN, MEAN, NEAREST, PUBLIC, SMALL_SIDE
 
 MSE = "mse"
@@ -31,12 +32,14 @@ class Scorer:
             takes them as they are.
         schema: columns of a table, to count the correct ones; None for other records.
         lpips: network that scores images too.
+        tokens: tokens of the true sequences that count, bool ``[N, L]``; None for other records.
         metrics: scores of records without a schema, in order; SSIM needs images of a certain size.
     """
 
     to_units: Callable[[Tensor], Tensor] | None = None
     schema: Schema | None = None
     lpips: Lpips | None = None
+    tokens: Tensor | None = None
     metrics: tuple[str, ...] = (PSNR, SSIM, LPIPS)
 
     def in_units(self, x: Tensor) -> Tensor:
@@ -45,6 +48,8 @@ class Scorer:
 
     def scores(self, x: Tensor, truth: Tensor) -> dict[str, Tensor]:
         """Return the scores of records ``[N, ...]``, one value per record ``[N]``, by metric."""
+        if self.tokens is not None:
+            return token_scores(x, truth, self.tokens)
         if self.schema is not None:
             hits = column_hits(x, truth, self.schema)
             each = {f"{COLUMNS}: {name}": torch.tensor(hit).double() for name, hit in hits.items()}
@@ -79,7 +84,7 @@ class Baselines:
 
     Attributes:
         public: public records, encoded as the attacked ones.
-        mean: the mean of public records ``[...]``.
+        mean: the mean of public records ``[...]``; the most frequent tokens of public sequences.
     """
 
     public: Dataset
@@ -96,6 +101,8 @@ class Baselines:
             labels: labels that the attack had, ``[T, B]``; None where it had none, or numbers.
         """
         rows = truth.flatten(0, 1)
+        if not rows.is_floating_point():
+            return guessed_tokens(self.public.x, self.mean, rows)
         guesses = {MEAN: self.mean.expand_as(rows)}
         public = self.public.x
         if len(public) == 0:

@@ -63,11 +63,22 @@ OF_AN_UPDATE = frozenset(
 """The settings that apply to the update of a real client."""
 
 
+OF_TEXT = frozenset(
+    {
+        *("ask", "task", "method", "images", "draw", "first", "batch_size", "defense", "redact"),
+        *("labels", "label", "device", "seed", "files"),
+    }
+)
+"""Settings that apply to the text of a user's own model."""
+
 MEAN, CLASS_MEAN, PUBLIC, NEAREST = GUESSES = (
     *("mean", "class mean", "public record", "nearest public record"),
 )
 """Guesses that use no gradient: the mean of public records (the mean colour of images), that of a
 label's, the public record nearest to that mean, and the one nearest to the truth."""
+
+FREQUENT = "most frequent tokens"
+"""Guess of a sequence: the most frequent public token at each position."""
 
 ORACLES = (NEAREST,)
 """Guesses that no attacker can make, since the truth chooses them."""

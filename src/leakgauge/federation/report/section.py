@@ -17,7 +17,7 @@ from leakgauge.federation.report.rows import Table, tables
 from leakgauge.federation.report.wording import Verdict, verdict
 from leakgauge.federation.run.answering import NOTES_FILE
 from leakgauge.federation.words import PROPERTY, TITLES
-from leakgauge.inversion.report.gallery import png_address
+from leakgauge.inversion.report.records import png_address
 from leakgauge.report.facts import other_facts
 from leakgauge.report.section import LEVELS, Line, Row, Section
 from leakgauge.report.templates import render

@@ -15,7 +15,14 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_text, write_text
 from leakgauge.core.types import Schema
 from leakgauge.data.decode import column_hits, decode
-from leakgauge.inversion.metrics.table import COLUMNS, LPIPS, PSNR, SSIM
+from leakgauge.inversion.metrics.table import (
+    COLUMNS,
+    LPIPS,
+    PSNR,
+    SEQUENCES,
+    SSIM,
+    TOKEN_ACCURACY,
+)
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.results.measurements import PICTURES_FILE, ROWS_FILE
@@ -23,7 +30,7 @@ from leakgauge.results.statistics import mean_estimate
 
 FACTS_FILE = "attempts.json"
 
-EACH_RECORD = (PSNR, SSIM, LPIPS, COLUMNS)
+EACH_RECORD = (PSNR, SSIM, LPIPS, COLUMNS, TOKEN_ACCURACY, SEQUENCES)
 """Metrics that are kept for each single record."""
 
 MOST_RECORDS = 64
@@ -39,16 +46,18 @@ def keep_records(folder: Path, schema: Schema | None, rebuilt: Sequence[Rebuilt]
     """Write the true records and those of each attempt.
 
     Images go to ``pictures.safetensors``: uint8 ``[n, c, h, w]`` by the names ``"truth"``, ``"0"``,
-    ``"1"``, ... in the order of the attempts. Rows of tables go to ``rows.json`` by the same names:
-    of each record its columns' values as text; of an attempt, pairs of text and whether it is
-    right.
+    ``"1"``, ... in the order of the attempts. Rows of tables, and token sequences by position, go
+    to ``rows.json`` by the same names: the text of each column for each true record; in an attempt,
+    pairs of text and whether it is right.
 
     Args:
         folder: for the files.
         schema: columns of a table; None for images.
         rebuilt: records of the attempts.
     """
-    if schema is None:
+    if not rebuilt[0].truth.is_floating_point():
+        _keep_tokens(folder, rebuilt)
+    elif schema is None:
         _keep_pictures(folder, rebuilt)
     else:
         _keep_rows(folder, schema, rebuilt)
@@ -72,6 +81,26 @@ def _keep_rows(folder: Path, schema: Schema, rebuilt: Sequence[Rebuilt]) -> None
             for row, texts in enumerate(_texts(x, schema))
         ]
     write_text(folder / ROWS_FILE, json.dumps(rows))
+
+
+def _keep_tokens(folder: Path, rebuilt: Sequence[Rebuilt]) -> None:
+    truth = rebuilt[0].truth[:MOST_RECORDS].tolist()
+    rows: dict[str, Any] = {TRUTH: [_positions(list(map(str, one))) for one in truth]}
+    for at, one in enumerate(rebuilt):
+        rows[str(at)] = [
+            _positions(
+                [
+                    ("?" if token < 0 else str(token), token == real)
+                    for token, real in zip(found, true, strict=True)
+                ]
+            )
+            for found, true in zip(one.x[:MOST_RECORDS].tolist(), truth, strict=True)
+        ]
+    write_text(folder / ROWS_FILE, json.dumps(rows))
+
+
+def _positions(values: list[Any]) -> dict[str, Any]:
+    return {f"token {at}": value for at, value in enumerate(values, start=1)}
 
 
 def _picture_count(images: Tensor) -> int:

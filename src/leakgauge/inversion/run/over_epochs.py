@@ -10,12 +10,16 @@ from torch import Tensor
 
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Params
-from leakgauge.inversion.epochs.accuracy import matching_accuracy, true_records
-from leakgauge.inversion.epochs.assignment import METHODS, arrange, match_epochs
-from leakgauge.inversion.epochs.epoch import Epoch
+from leakgauge.inversion.epochs.assignment import (
+    METHODS,
+    arrange,
+    match_epochs,
+    matching_accuracy,
+    true_records,
+)
+from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
 from leakgauge.inversion.epochs.per_sample import per_sample_reconstruct
-from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.epochs.refinement import refine_assignment
 from leakgauge.inversion.labels.inference import label_accuracy
 from leakgauge.inversion.metrics.lpips import Lpips

@@ -13,7 +13,7 @@ from leakgauge.core.versions import versions
 from leakgauge.data import Roles, Source
 from leakgauge.data.fingerprints import fingerprint
 from leakgauge.data.roles import resolve_roles
-from leakgauge.inversion.methods import STRONGEST, TABLE, method_of, strongest
+from leakgauge.inversion.methods import DAGER, STRONGEST, TABLE, TOKENS, method_of, strongest
 from leakgauge.inversion.metrics.lpips import Lpips, default_lpips
 from leakgauge.inversion.run.attempt import Attempt, attempts_of, with_ladder
 from leakgauge.inversion.run.received import PreparedUpdate, prepare_received
@@ -24,6 +24,7 @@ from leakgauge.inversion.words import (
     ASSUMED_LR,
     HIDDEN,
     ITERATIONS,
+    KNOWN,
     MLP,
     OF_AN_UPDATE,
     RATE,
@@ -102,14 +103,12 @@ def prepare(spec: InversionSpec, source: Source) -> InversionPrepared | Received
     """
     if spec.update is not None:
         return _prepare_received(replace(spec, method=spec.method or (STRONGEST,)), source)
-    require(
-        source.task is None,
-        "your own model has no records here that could be compared with rebuilt ones; name DATA, "
-        "or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
-    )
-    spec = with_ladder(spec)
-    spec = replace(spec, method=spec.method or _strongest(spec, source))
-    spec = _with_network(_with_roles(spec, source), source)
+    if source.task is not None:
+        spec = _with_text(spec, source)
+    else:
+        spec = with_ladder(spec)
+        spec = replace(spec, method=spec.method or _strongest(spec, source))
+        spec = _with_network(_with_roles(spec, source), source)
     lpips = default_lpips() if spec.lpips is None else Lpips.load(spec.lpips)
     scenario = scenario_of(source, spec)
     spec = replace(_over_epochs(spec), draw=scenario.drawn, files=_digest(spec))
@@ -182,6 +181,32 @@ def _prepare_received(spec: InversionSpec, source: Source) -> ReceivedPrepared:
     return ReceivedPrepared(spec, source, prepared, described)
 
 
+def _with_text(spec: InversionSpec, source: Source) -> InversionSpec:
+    """Return the settings for the sequences of a language model; refuse any other task."""
+    assert source.dataset is not None
+    x = source.dataset.x
+    require(
+        x.dim() == 2 and not x.is_floating_point(),
+        f"the records of --task are {list(x.shape[1:])} {str(x.dtype).removeprefix('torch.')}; "
+        "only a language model's token sequences ([L], int64) are rebuilt from its own data: name "
+        "DATA, or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
+    )
+    require(
+        spec.labels != KNOWN or source.dataset.y.shape != x.shape,
+        "--labels known would grant the tokens themselves, the labels of a causal model; leave it "
+        "out",
+    )
+    spec = replace(spec, method=spec.method or (DAGER,))
+    for attempt in attempts_of(spec):
+        require(
+            attempt.attack.traits.needs == TOKENS,
+            f"--method {attempt.method} rebuilds images or rows of tables, and --task has token "
+            f"sequences; choose {DAGER}",
+        )
+    images = spec.images or default_image_count(spec.records_per_update)
+    return replace(spec, label=spec.label or "label", images=images)
+
+
 def _strongest(spec: InversionSpec, source: Source) -> tuple[str, ...]:
     """Return the strongest methods that fit a spec without methods."""
     one_gradient = not spec.ladder and spec.epochs == 1 and set(spec.knowledge) != {ADAPTIVE}
@@ -230,6 +255,10 @@ def _with_network(spec: InversionSpec, source: Source) -> InversionSpec:
     is_table = source.pixels is None
     net = spec.net or (MLP if is_table else "slim")
     for attempt in attempts_of(spec):
+        require(
+            attempt.attack.traits.needs != TOKENS,
+            f"--method {attempt.method} rebuilds token sequences; give a language model by --task",
+        )
         require(
             is_table or attempt.attack.traits.needs != TABLE,
             f"--method {attempt.method} needs a table: a first linear layer and known columns; "

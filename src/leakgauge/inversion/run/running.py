@@ -167,7 +167,7 @@ def rebuild(
     labels = found.labels if method.traits.uses_labels else None
     if labels is not None and not y.is_floating_point():
         scores[LABEL_ACCURACY] = label_accuracy(labels, y)
-    warnings = sent.warnings(simulated=attempt.simulates)
+    warnings = (*sent.warnings(simulated=attempt.simulates), *found.notes)
     if method.traits.searches:
         warnings += order_warnings(spec.labels, method, simulate=spec.simulate)
         warnings += assumptions(scenario.task, attempt.client, known)

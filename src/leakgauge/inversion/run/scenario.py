@@ -1,5 +1,6 @@
 """The scenario of an attack: private records, the network, and what every attacker knows."""
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +21,14 @@ from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.run.drawing import draw_rows
 from leakgauge.inversion.scoring import Baselines, Scorer
 from leakgauge.inversion.spec import InversionSpec
+from leakgauge.inversion.text.scoring import frequent_tokens
 from leakgauge.models import build, initialise, load_weights, mlp
 
 MOST_PUBLIC, PUBLIC_BYTES = 4096, 2**26
 """Public records that are kept for baselines, at most, and their size."""
+
+PADDED = -100
+"""Target of a token that the loss of a causal model leaves out."""
 
 _ALL_ATTACKED = (
     "all images are attacked, so their own channels' means and spreads stand for the publicly "
@@ -45,8 +50,8 @@ class Scenario:
         guess: a record ``[...]`` that uses no gradient: the mean of public ones.
         public: other records of the data, which are not attacked: a sample, encoded as ``x``.
         drawn: how the records were drawn: ``"distinct"``, ``"random"`` or ``"first"``.
-        pixels: turns records into images; None for a table.
-        schema: columns of a table; None for images.
+        pixels: turns records into images; None for other records.
+        schema: columns of a table; None for other records.
         classes: names of the labels.
         notes: notes for the user on the preparation of the data.
     """
@@ -71,8 +76,20 @@ class Scenario:
         return Baselines(self.public, self.guess)
 
     def scorer(self, lpips: Lpips | None = None) -> Scorer:
-        """Return the scorer of records: pixels from 0 to 1, or correct columns of a table."""
-        return Scorer(None if self.pixels is None else self.pixels.decode, self.schema, lpips)
+        """Return the scorer of records: pixels from 0 to 1, correct columns, or correct tokens."""
+        to_units = None if self.pixels is None else self.pixels.decode
+        return Scorer(to_units, self.schema, lpips, self.tokens)
+
+    @property
+    def tokens(self) -> Tensor | None:
+        """Tokens of the records that count, bool ``[N, L]``; None unless records are text.
+
+        A token with the target -100 is padding, which the loss of a causal model leaves out.
+        """
+        if self.x.is_floating_point():
+            return None
+        is_causal = self.y.shape == self.x.shape
+        return self.y != PADDED if is_causal else torch.ones_like(self.x, dtype=torch.bool)
 
 
 def scenario_of(source: Source, spec: InversionSpec) -> Scenario:
@@ -85,6 +102,8 @@ def scenario_of(source: Source, spec: InversionSpec) -> Scenario:
     Raises:
         InputError: the data have too few records, or the weights do not fit the network.
     """
+    if source.task is not None:
+        return _text_scenario(source, spec)
     make = _table_scenario if source.pixels is None else _image_scenario
     return make(source, spec)
 
@@ -181,6 +200,48 @@ def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
         schema=data.schema,
         classes=tuple(table.classes),
         notes=(*source.notes, *table.notes),
+    )
+
+
+def _text_scenario(source: Source, spec: InversionSpec) -> Scenario:
+    assert source.task is not None
+    assert source.dataset is not None
+    assert spec.images is not None
+    data = source.dataset
+    # Targets of a causal model are tokens, which give no classes to draw by.
+    labels = data.y if data.y.dim() == 1 else torch.zeros(len(data))
+    rows, drawn = draw_rows(
+        labels.numpy(),
+        spec.images,
+        spec.records_per_update,
+        how=spec.draw,
+        first=spec.first,
+        rng=stream(spec.seed, "records"),
+    )
+    others = np.delete(np.arange(len(data)), rows)
+    require(
+        len(others) > 0,
+        f"all {len(data)} sequences are attacked, so none are left to guess from; lower --images",
+    )
+    public = others[_sample(len(others), data.x[0], spec)]
+    model = source.task.model
+    if spec.device != "cpu":  # the caller's model stays where it is
+        model = copy.deepcopy(model).to(spec.device)
+    x = data.x[rows].to(spec.device)
+    return Scenario(
+        task=Task(model, source.task.loss),
+        params=params_of(model),
+        x=x,
+        y=data.y[rows].to(spec.device),
+        low=x.new_zeros(()),
+        high=data.x.amax().to(spec.device),
+        guess=frequent_tokens(data.x[others]).to(spec.device),
+        public=Dataset(data.x[public].to(spec.device), data.y[public].to(spec.device)),
+        drawn=drawn,
+        pixels=None,
+        schema=None,
+        classes=(),
+        notes=source.notes,
     )
 
 

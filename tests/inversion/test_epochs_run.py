@@ -95,7 +95,7 @@ def test_averaging_gives_the_client_s_own_weights() -> None:
 
 @pytest.mark.parametrize("joint", ["per-sample", "all"])
 @pytest.mark.parametrize("labels", ["known", "gradinversion"])
-def test_fedavg_over_two_epochs_plays(joint: str, labels: str) -> None:
+def test_fedavg_over_two_epochs_runs(joint: str, labels: str) -> None:
     """Table III: four local steps; updates of both epochs are known to have the same records."""
     settings = {"images": 8, "local_steps": 4, "joint": joint, "labels": labels, "draw": "random"}
     granted = {"same_batches": True, "matching": "known", "server_lr": 0.1}
