@@ -31,12 +31,11 @@ from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients import batch_gradients, local_updates, params_of
 from leakgauge.inversion.double_backward.difference import Difference
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
-from leakgauge.inversion.double_backward.precision import Rounded
 from leakgauge.inversion.metrics.similarity import align_to_truth, psnr
 from leakgauge.inversion.search.engine import reconstruct
 from leakgauge.inversion.search.objective import Cosine
 from leakgauge.inversion.search.presets import preset
-from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.inversion.search.simulate import LocalSteps
 from leakgauge.models import resnet20, slim
 
@@ -45,7 +44,7 @@ MEAN, STD = 0.5, 0.25
 """Of the normalisation of the images."""
 LOW, HIGH = torch.full(SHAPE, -MEAN / STD), torch.full(SHAPE, (1 - MEAN) / STD)
 
-OURS: tuple[dict[str, Any], ...] = ({}, {"slope": "difference"}, {"precision": "bfloat16"})
+OURS: tuple[dict[str, Any], ...] = ({}, {"slope": "difference"})
 """Settings of the inner step, the default first."""
 
 Call = Callable[[], Any]
@@ -127,7 +126,7 @@ def shown(values: list[float]) -> str:
 
 def compare_steps(options: argparse.Namespace) -> None:
     print("One iteration over one plain gradient (7 passes over 3 are 2.33, 5 over 3 are 1.67):")
-    columns = ("double backward", "ours", "ours, by difference", "ours, in bfloat16")
+    columns = ("double backward", "ours", "ours, by difference")
     print(f"{'':<30} " + " ".join(f"{column:<26}" for column in columns))
     for name in options.nets or nets():
         for batch in (1, 4) if options.quick else (1, 2, 4, 8):
@@ -142,11 +141,10 @@ def compare_steps(options: argparse.Namespace) -> None:
                     partial(
                         iteration_by_difference, Difference(task, params, Cosine(), wanted), x, y
                     ),
-                    partial(iteration, Rounded(task, params, x[0]), x, y, wanted),
                 ],
                 *(options.repetitions, options.clock),
             )
-            ratios = [shown([turn[side] / turn[0] for turn in times]) for side in (1, 2, 3, 4)]
+            ratios = [shown([turn[side] / turn[0] for turn in times]) for side in (1, 2, 3)]
             line = " ".join(f"{ratio:<26}" for ratio in ratios)
             print(f"{f'{name}, batch {batch}':<30} {line}", flush=True)
 
@@ -209,7 +207,7 @@ def rebuilt(
     params: Params,
     wanted: Grads,
     y: Tensor,
-    settings: Settings,
+    settings: SearchSettings,
     local: LocalSteps | None = None,
 ) -> Tensor:
     """Return the rebuilt records ``[T, B, ...]`` of T updates, with known labels ``y [T, B]``."""

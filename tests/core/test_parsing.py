@@ -4,8 +4,9 @@ import pytest
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.parsing import read
+from leakgauge.inversion.checking import check
+from leakgauge.inversion.methods import method_of
 from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
-from leakgauge.inversion.search.parse import parse_attack
 from leakgauge.inversion.search.presets import PRESETS
 from leakgauge.inversion.spec import InversionSpec
 
@@ -39,18 +40,17 @@ def test_what_is_not_known_is_refused(text: str, says: str) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_bare_name_is_the_preset(name: str) -> None:
-    assert parse_attack(name) == PRESETS[name]
+    whole = PRESETS[name].iterations
+    assert method_of(name, iterations=whole).settings == PRESETS[name]
 
 
 def test_settings_of_search_and_layers_are_told_apart() -> None:
-    found = parse_attack(
+    found = method_of(
         "agic:function=linear,beta=5,relu=0,schedule=cosine,boxed=1,lr=0.05,patience=9"
-    )
-    assert found is not None
+    ).settings
     assert found.objective == LayerWeights("linear", beta=5.0, relu=False)
     assert (found.schedule, found.boxed, found.lr, found.patience) == ("cosine", True, 0.05, 9)
-    ours = parse_attack("leakgauge:maximum=10,form=layers")
-    assert ours is not None
+    ours = method_of("leakgauge:maximum=10,form=layers").settings
     assert ours.objective == DepthWeights(10.0, "layers")
 
 
@@ -68,5 +68,5 @@ def test_settings_of_search_and_layers_are_told_apart() -> None:
 )
 def test_attacks_that_make_no_sense_are_refused(text: str, says: str) -> None:
     with pytest.raises(InputError) as error:
-        InversionSpec(data="cifar10", method=(text,)).check()
+        check(InversionSpec(data="cifar10", method=(text,)))
     assert says in str(error.value)

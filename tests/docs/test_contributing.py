@@ -1,4 +1,4 @@
-"""CONTRIBUTING: its walk 'add a defense' works when it is followed word by word."""
+"""CONTRIBUTING: its walks 'add a defense' and 'add a method' work when followed word by word."""
 
 import os
 import re
@@ -12,10 +12,29 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-WALK = TEXT.split("## Add a defense in ten minutes")[1].split("\n## ")[0]
-FILES = re.findall(r"Save this as `([^`]+)`:\n\n```python\n(.*?)^```$", WALK, re.M | re.S)
-DIFF = re.search(r"Register it in `([^`]+)`.*?^```diff\n(.*?)^```$", WALK, re.M | re.S)
-COMMANDS = re.findall(r"^\$ (.*)$", WALK, re.M)
+
+
+class Walk:
+    """The files, the registration and the commands of one section."""
+
+    def __init__(self, heading: str) -> None:
+        text = TEXT.split(f"## {heading}")[1].split("\n## ")[0]
+        saved = r"Save this as `([^`]+)`:\n\n```python\n(.*?)^```$"
+        registered = r"Register it in `([^`]+)`.*?^```diff\n(.*?)^```$"
+        self.files: list[tuple[str, str]] = re.findall(saved, text, re.M | re.S)
+        self.diff = re.search(registered, text, re.M | re.S)
+        self.commands: list[str] = re.findall(r"^\$ (.*)$", text, re.M)
+
+
+WALKS = {
+    "defense": Walk("Add a defense in ten minutes"),
+    "method": Walk("Add an inversion method in five minutes"),
+}
+SHOWN = {
+    "defense": "energies, decimals:places=2, adaptive",
+    "method": "middle:place=0.4",
+}
+COMMANDS = [(name, command) for name, walk in WALKS.items() for command in walk.commands]
 
 
 def patched(text: str, diff: str) -> str:
@@ -37,32 +56,37 @@ def patched(text: str, diff: str) -> str:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package and the tests that the walk names, with the walk's files."""
+    """A copy of the package and the tests that the walks name, with the files of all walks."""
     base = tmp_path_factory.mktemp("walk")
     leave = shutil.ignore_patterns("__pycache__")
     shutil.copy(ROOT / "pyproject.toml", base)
     shutil.copytree(ROOT / "src", base / "src", ignore=leave)
-    (base / "tests" / "defenses").mkdir(parents=True)
+    for folder in ("defenses", "inversion"):
+        (base / "tests" / folder).mkdir(parents=True)
     shutil.copy(ROOT / "tests" / "defenses" / "test_catalog.py", base / "tests" / "defenses")
-    for name, code in FILES:
-        (base / name).write_text(code, encoding="utf-8")
-    assert DIFF is not None
-    catalog = base / DIFF[1]
-    catalog.write_text(patched(catalog.read_text(encoding="utf-8"), DIFF[2]), encoding="utf-8")
+    for walk in WALKS.values():
+        for name, code in walk.files:
+            (base / name).write_text(code, encoding="utf-8")
+        assert walk.diff is not None
+        catalog = base / walk.diff[1]
+        changed = patched(catalog.read_text(encoding="utf-8"), walk.diff[2])
+        catalog.write_text(changed, encoding="utf-8")
     return base
 
 
-def test_the_walk_has_all_its_parts() -> None:
-    assert [name for name, _ in FILES] == [
+def test_the_walks_have_all_their_parts() -> None:
+    assert [name for walk in WALKS.values() for name, _ in walk.files] == [
         "src/leakgauge/defenses/decimals.py",
         "tests/defenses/test_decimals.py",
+        "src/leakgauge/inversion/middle.py",
+        "tests/inversion/test_middle.py",
     ]
-    assert len(COMMANDS) == 2
+    assert len(COMMANDS) == 4
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_of_the_walk_works(copy: Path, command: str) -> None:
+@pytest.mark.parametrize(("walk", "command"), COMMANDS)
+def test_each_command_of_the_walks_works(copy: Path, walk: str, command: str) -> None:
     word, *rest = shlex.split(command)
     program = [sys.executable] if word == "python" else [sys.executable, "-m", word]
     done = subprocess.run(
@@ -75,12 +99,12 @@ def test_each_command_of_the_walk_works(copy: Path, command: str) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     if word == "leakgauge":
-        assert "energies, decimals:places=2, adaptive" in done.stdout
+        assert SHOWN[walk] in done.stdout
 
 
 @pytest.mark.parametrize("words", [("check",), ("format", "--check")])
-def test_its_code_is_styled_as_ours(copy: Path, words: tuple[str, ...]) -> None:
-    files = [name for name, _ in FILES]
+def test_their_code_is_styled_as_ours(copy: Path, words: tuple[str, ...]) -> None:
+    files = [name for walk in WALKS.values() for name, _ in walk.files]
     done = subprocess.run(
         [sys.executable, "-m", "ruff", *words, *files], cwd=copy, capture_output=True, text=True
     )

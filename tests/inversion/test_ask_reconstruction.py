@@ -1,4 +1,4 @@
-"""``leakgauge audit --ask reconstruction``: the same play as ``leakgauge invert``."""
+"""``leakgauge audit --ask reconstruction`` gives the same results as ``leakgauge invert``."""
 
 import json
 import os
@@ -94,7 +94,7 @@ TABLE = (*ROLES, "--hidden", 6, "--seed", 3)
         ),
     ],
 )
-def test_a_table_is_played_as_invert_plays_it(
+def test_a_table_gives_the_results_of_invert(
     go: Go, table: Path, audited: tuple[object, ...], inverted: tuple[object, ...]
 ) -> None:
     asked = told(go, "audit", table, "--ask", "reconstruction", *audited)

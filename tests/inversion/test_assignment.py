@@ -10,9 +10,15 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
-from leakgauge.inversion.epochs.accuracy import matching_accuracy, true_records
-from leakgauge.inversion.epochs.assignment import METHODS, arrange, match, match_epochs
-from leakgauge.inversion.epochs.plan import EpochPlan
+from leakgauge.inversion.epochs.assignment import (
+    METHODS,
+    arrange,
+    match,
+    match_epochs,
+    matching_accuracy,
+    true_records,
+)
+from leakgauge.inversion.epochs.epoch import EpochPlan
 
 
 def pictures(n: int) -> Tensor:
@@ -22,7 +28,7 @@ def pictures(n: int) -> Tensor:
 
 
 def deal(n: int, batch: int, epochs: int) -> list[Tensor]:
-    """Of each epoch the records of each update, ``[U, B]``."""
+    """Return the records of each update ``[U, B]``, for each epoch."""
     rng = stream(0, "deal")
     return [torch.from_numpy(rng.permutation(n)).view(-1, batch) for _ in range(epochs)]
 
@@ -48,12 +54,12 @@ def test_the_optimal_order_is_the_best_of_all() -> None:
 
 
 def numbers(*epochs: list[float]) -> list[Tensor]:
-    """Of each epoch updates of one record of one pixel, ``[n, 1, 1]``."""
+    """Return updates of one record of one pixel ``[n, 1, 1]``, for each epoch."""
     return [torch.tensor(epoch, dtype=torch.float64)[:, None, None] for epoch in epochs]
 
 
 def test_greedy_takes_the_nearest_of_all_pairs_first() -> None:
-    """Images 0, 3, 5 beside 2, 6, 9, and 0, 1 beside 0.9, -3.
+    """Match images 0, 3, 5 to 2, 6, 9, and 0, 1 to 0.9, -3.
 
     The squared distances are, row by row, (4, 36, 81), (1, 9, 36), (9, 1, 16). Sorted: (1, 0) and
     (2, 1) at 1, then only (0, 2) is left. Row after row, each would take its own number, which is
@@ -73,9 +79,9 @@ def test_greedy_takes_the_nearest_of_all_pairs_first() -> None:
 def test_three_epochs_are_matched_one_after_the_other() -> None:
     """Two opposite points on a circle that turn by 80 degrees an epoch: the paper's rule, and ours.
 
-    From epoch to epoch a point is 80 degrees from itself and 100 from the other: 2 - 2 cos, its
-    squared distance, is 1.65 against 2.35. From the first epoch to the third it is 160 degrees from
-    itself and 20 from the other, 3.88 against 0.12. The second epoch lists them in reverse.
+    After one epoch a point is 80 degrees from itself and 100 from the other: 2 - 2 cos, its
+    squared distance, is 1.65 against 2.35. After two epochs it is 160 degrees from itself and 20
+    from the other, 3.88 against 0.12. The second epoch lists them in reverse.
     """
 
     def at(*degrees: float) -> Tensor:
@@ -93,7 +99,7 @@ def test_three_epochs_are_matched_one_after_the_other() -> None:
 
 
 def test_permutations_of_consecutive_epochs_are_composed() -> None:
-    """Three records in cycles that do not commute: by the place of each value."""
+    """Three records follow cycles that do not commute; each value has a known place."""
     epochs = numbers([1, 2, 3], [2, 3, 1], [2, 1, 3])
     plan = match_epochs(epochs, [torch.zeros(3, 1, dtype=torch.int64)] * 3, pool=1)
     assert [plan.order(epoch).tolist() for epoch in range(3)] == [[0, 1, 2], [2, 0, 1], [1, 0, 2]]
@@ -101,13 +107,13 @@ def test_permutations_of_consecutive_epochs_are_composed() -> None:
         assert torch.equal(plan.batches(epochs[0][:, 0], epoch=epoch), epochs[epoch])
 
 
-def test_updates_match_whose_lists_share_a_label() -> None:
-    """The paper's filter for updates of several records, beside ours by each image's label.
+def test_updates_with_a_common_label_match() -> None:
+    """The paper's filter for updates of several records, and ours by each image's label.
 
     First epoch: update A holds labels 1, 2 and the values 0, 10; update B holds 3, 4 and 20, 30.
     Second epoch: update C holds labels 4, 1 and the values 11, 1; update D holds 3, 2 and 21, 29.
     Every list shares a label with both others: A with C (1) and D (2), B with C (4) and D (3). So
-    the nearest values are matched: 0 to 1, 10 to 11, 20 to 21, 30 to 29. By each image's own label,
+    the nearest values are matched: 0 to 1, 10 to 11, 20 to 21, 30 to 29. With each image's label,
     1 is matched to 1 (0 to 1), 2 to 2 (10 to 29), 3 to 3 (20 to 21), 4 to 4 (30 to 11).
 
     With labels 5, 6 of C and 7, 2 of D only A and D share one. So 10 takes 21, the nearest of D,

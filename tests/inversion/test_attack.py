@@ -1,4 +1,4 @@
-"""What clients send, what an attacker is told, and records played over several epochs."""
+"""Updates of clients, knowledge of the attacker, and records over several epochs."""
 
 import copy
 from collections.abc import Sequence
@@ -13,20 +13,18 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
 from leakgauge.defenses import parse_defense
 from leakgauge.gradients import params_of
-from leakgauge.inversion.epochs.epoch import Epoch
+from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
-from leakgauge.inversion.epochs.plan import EpochPlan
-from leakgauge.inversion.search.attack import Knowledge, attack
+from leakgauge.inversion.search.engine import draw_starts
 from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.presets import preset
 from leakgauge.inversion.search.priors import total_variation
-from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.search.starts import draw_starts
-from leakgauge.training.client import Client
-from leakgauge.training.sending import send
+from leakgauge.inversion.search.settings import SearchSettings
+from leakgauge.training.client import Client, send
+from support.attacks import attack_sent
 
 LOW, HIGH = torch.tensor(-3.0), torch.tensor(3.0)
-COSINE = Settings(objective=Cosine(), iterations=2)
+COSINE = SearchSettings(objective=Cosine(), iterations=2)
 SQUARED = replace(COSINE, objective=SquaredError())
 FAR = 0.5  # a learning rate at which the steps of a client differ from one another
 
@@ -49,7 +47,7 @@ def people(clients: int, each: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def literal_gradient(x: Tensor, y: Tensor, model: nn.Module = TASK.model) -> list[Tensor]:
-    """Of the mean loss, as ``backward`` gives it."""
+    """Return the gradient of the mean loss from ``backward``."""
     own = copy.deepcopy(model)
     F.cross_entropy(own(x), y).backward()
     return [p.grad for p in own.parameters() if p.grad is not None]
@@ -115,7 +113,7 @@ def test_the_warning_is_of_the_client_that_is_furthest() -> None:
         assert send(TASK, PARAMS, x[order], y[order], client, seed=0).warnings()
 
 
-def test_rounding_is_told_of_where_steps_are_simulated() -> None:
+def test_rounding_is_reported_with_simulated_steps() -> None:
     """Going through the steps one by one does not bring back the digits of the weights."""
     task = small_task(torch.float32)
     x, y = (part[:, :2] for part in people(1, 2))
@@ -188,14 +186,14 @@ def test_a_client_that_cannot_be_is_refused(given: dict, reason: str) -> None:
         Client(**given)
 
 
-def told(x: Tensor, y: Tensor, settings: Settings, client: Client, **known):
+def told(x: Tensor, y: Tensor, settings: SearchSettings, client: Client, **known):
     """Attack what ``x`` and ``y`` make clients send."""
     sent = send(TASK, PARAMS, x, y, client, seed=0)
-    knowledge = Knowledge(LOW, HIGH, **known)
-    return attack(TASK, PARAMS, sent, settings, client, knowledge, record=(1, 4, 4), seed=3), sent
+    given = (TASK, PARAMS, sent, settings, client, (LOW, HIGH))
+    return attack_sent(*given, record=(1, 4, 4), seed=3, **known), sent
 
 
-def start_of(settings: Settings, clients: int, each: int) -> Tensor:
+def start_of(settings: SearchSettings, clients: int, each: int) -> Tensor:
     """Where the search of ``told`` begins, ``[T, B, ...]``."""
     shape = (each, 1, 4, 4)
     like = next(iter(PARAMS.values()))
@@ -295,8 +293,8 @@ def test_the_box_is_the_attacker_s() -> None:
     sent = send(TASK, PARAMS, x, y, Client(), seed=0)
     low, high = torch.tensor(-0.2), torch.full((1, 4, 4), 0.1)
     settings = replace(COSINE, boxed=True, keep_best=False)
-    known = Knowledge(low, high, y)
-    found = attack(TASK, PARAMS, sent, settings, Client(), known, record=(1, 4, 4), seed=3)
+    given = (TASK, PARAMS, sent, settings, Client(), (low, high))
+    found = attack_sent(*given, record=(1, 4, 4), seed=3, labels=y)
     assert found.x.min() == pytest.approx(-0.2)
     assert found.x.max() == pytest.approx(0.1)
 
@@ -322,7 +320,7 @@ def two_epochs() -> tuple[list[Epoch], Tensor, Tensor, list[nn.Module]]:
     return epochs, x, y, models
 
 
-def joint(settings: Settings, epochs: Sequence[Epoch], labels: Tensor, **given):
+def joint(settings: SearchSettings, epochs: Sequence[Epoch], labels: Tensor, **given):
     return joint_reconstruct(
         TASK, epochs, PLAN, settings,
         labels=labels, record=(1, 4, 4), low=LOW, high=HIGH, seed=3, **given,
@@ -359,7 +357,7 @@ def test_the_joint_search_ends_at_the_records_in_the_plan_s_order() -> None:
     assert (lost.x[0] - x).abs().max() > 0.1
 
 
-def test_a_joint_search_begins_where_it_is_told() -> None:
+def test_a_joint_search_begins_at_the_given_start() -> None:
     epochs, x, y, _ = two_epochs()
     found = joint(replace(SQUARED, iterations=1), epochs, y, start=x[None])
     assert float(found.losses[0, 0]) == pytest.approx(0, abs=1e-20)
@@ -379,7 +377,7 @@ def test_a_prior_of_each_record_counts_those_of_an_update() -> None:
 
 
 def test_jointly_rebuilt_records_are_rescaled_update_by_update() -> None:
-    """By the updates of the first epoch: all records of one by the same number, if any."""
+    """The updates of the first epoch decide: all records of one have the same factor, if any."""
     epochs, _, y, models = two_epochs()
     chosen = replace(COSINE, iterations=20, boxed=False)
     plain, scaled = (joint(replace(chosen, rescale=on), epochs, y).x[0] for on in (False, True))

@@ -6,13 +6,14 @@ import pytest
 import torch
 
 from leakgauge.core.types import Dataset
+from leakgauge.inversion.checking import check
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
-from leakgauge.inversion.run.baselines import baselines_of, guesses_of
-from leakgauge.inversion.run.facts import facts_of
-from leakgauge.inversion.run.rebuild import rebuild
+from leakgauge.inversion.run.kept import facts_of
+from leakgauge.inversion.run.measuring import measurements_of
+from leakgauge.inversion.run.preparing import prepare
 from leakgauge.inversion.run.rebuilt import Rebuilt
+from leakgauge.inversion.run.running import rebuild
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
-from leakgauge.inversion.run.scoring import measurements_of
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.words import CLASS_MEAN, GUESSES, MEAN, NEAREST, PUBLIC
 from leakgauge.runs.spec import make_spec
@@ -22,8 +23,8 @@ from support.sources import people, pictures, table_source
 def staged(source, **settings) -> tuple[Scenario, Attempt]:
     common = {"data": source.name, "images": 4, "iterations": 2, "draw": "first"}
     spec = make_spec(InversionSpec, {**common, **settings})
-    spec.check()
-    resolved = spec.resolve(source)
+    check(spec)
+    resolved = prepare(spec, source).spec
     return scenario_of(source, resolved), attempts_of(resolved)[0]
 
 
@@ -43,7 +44,7 @@ def test_public_records_are_none_of_the_attacked() -> None:
 def test_guesses_are_those_of_brute_force() -> None:
     scenario, _ = staged(pictures(20), net="lenet")
     truth, labels = scenario.x.view(2, 2, *scenario.x.shape[1:]), scenario.y.view(2, 2)
-    found = guesses_of(scenario, truth, labels)
+    found = scenario.baselines.guesses(truth, labels)
     assert tuple(found) == GUESSES
     public = scenario.public
     means = {one: public.x[public.y == one].mean(0) for one in (0, 1, 2)}
@@ -69,8 +70,8 @@ def _same_set(one, other) -> bool:
 def test_no_guess_but_the_oracle_looks_at_the_truth() -> None:
     scenario, _ = staged(pictures(20), net="lenet")
     truth, labels = scenario.x[:, None], scenario.y[:, None]
-    found = guesses_of(scenario, truth, labels)
-    other = guesses_of(scenario, truth.flip(2), labels)
+    found = scenario.baselines.guesses(truth, labels)
+    other = scenario.baselines.guesses(truth.flip(2), labels)
     for name in (MEAN, CLASS_MEAN, PUBLIC):
         assert torch.equal(found[name], other[name])
     assert not torch.equal(found[NEAREST], other[NEAREST])
@@ -80,10 +81,10 @@ def test_a_label_that_no_public_record_has_gets_the_mean_of_all() -> None:
     scenario, _ = staged(pictures(20), net="lenet")
     only = scenario.public.y != 1
     lacking = replace(scenario, public=Dataset(scenario.public.x[only], scenario.public.y[only]))
-    found = guesses_of(lacking, scenario.x[:, None], torch.ones(4, 1, dtype=torch.int64))
+    found = lacking.baselines.guesses(scenario.x[:, None], torch.ones(4, 1, dtype=torch.int64))
     assert torch.equal(found[CLASS_MEAN][0], scenario.guess)
     empty = replace(scenario, public=Dataset(scenario.x[:0], scenario.y[:0]))
-    assert list(guesses_of(empty, scenario.x[:, None], scenario.y[:, None])) == [MEAN]
+    assert list(empty.baselines.guesses(scenario.x[:, None], scenario.y[:, None])) == [MEAN]
 
 
 def test_the_gain_is_over_the_best_guess_that_can_be_made() -> None:
@@ -124,5 +125,5 @@ def test_every_attempt_has_its_guesses(kind: str) -> None:
         psnr = facts["baselines"][facts["best_guess"]]["psnr"]["value"]
         value = float(played.scores["psnr"].mean())
         assert one.estimate.value == pytest.approx(value - psnr)
-    again = baselines_of(scenario, scenario.x[:, None], None, None)
+    again = scenario.baselines.guesses(scenario.x[:, None], None)
     assert set(again) == set(GUESSES) - {CLASS_MEAN}

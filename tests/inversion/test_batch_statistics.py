@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
-from leakgauge.inversion.search.statistics import (
+from leakgauge.inversion.search.priors import (
     StatisticsPrior,
     statistics_of,
     statistics_of_update,
@@ -109,7 +109,7 @@ def test_the_prior_is_the_papers_over_the_layers() -> None:
     assert leaf.grad.isfinite().all()
 
 
-def test_what_tells_nothing_is_refused() -> None:
+def test_uninformative_input_is_refused() -> None:
     task, (x, y) = task_of(), people(1, 2)
     (update,) = send(task, params_of(task.model), x, y, Client(2, training=True), seed=0).updates
     update.buffers.pop("1.running_mean")

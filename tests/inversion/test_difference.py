@@ -12,13 +12,13 @@ from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Task
 from leakgauge.gradients import params_of
 from leakgauge.inversion.double_backward.difference import Difference
+from leakgauge.inversion.double_backward.first_order import ReluMaskReplay
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
-from leakgauge.inversion.double_backward.relu_masks import ReluMaskReplay
 from leakgauge.inversion.search.engine import reconstruct
 from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.presets import preset
-from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.models import initialise, resnet20, slim
 
 
@@ -284,7 +284,7 @@ def test_an_attack_gets_as_far_with_it() -> None:
 @pytest.mark.parametrize("changed", [{"joint_labels": True}, {"optimizer": "lbfgs"}])
 def test_settings_that_it_does_not_serve_are_refused(changed: dict) -> None:
     with pytest.raises(InputError, match="set slope=exact"):
-        Settings(slope="difference", schedule="constant", **changed)
+        SearchSettings(slope="difference", schedule="constant", **changed)
 
 
 @pytest.mark.parametrize("weights", [LayerWeights(), DepthWeights()])

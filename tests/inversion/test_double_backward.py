@@ -344,7 +344,7 @@ def test_models_that_can_are_vectorised(name, monkeypatch):
     to_inputs(differentiable_gradients, task, params, x, y, wanted)
 
 
-def test_no_graph_where_nothing_asks_for_one():
+def test_no_graph_unless_requested():
     build, shape = MODELS["residual"]
     task, params, x, y, _ = batches(drawn(build), shape, 2, 2, torch.float64)
     assert not any(
@@ -419,7 +419,7 @@ def test_products_agree_with_finite_differences(rows):
 
 
 def test_seven_kernels_for_a_matched_gradient(monkeypatch):
-    """Of two convolutions, the first of which has no input gradient in the first backward pass."""
+    """Count for two convolutions; the first has no input gradient in the first backward pass."""
     counted = []
     for name in ("outputs", "input_gradient", "weight_gradient"):
         plain = getattr(fastconv.Geometry, name)

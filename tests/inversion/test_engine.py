@@ -11,21 +11,24 @@ from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Task
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 from leakgauge.inversion.search import engine
-from leakgauge.inversion.search.engine import objective_of, reconstruct, rescaled
+from leakgauge.inversion.search.engine import (
+    draw_starts,
+    objective_of,
+    reconstruct,
+    rescaled,
+    search,
+)
 from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.presets import PRESETS, agic, preset, presets_for
 from leakgauge.inversion.search.priors import total_variation
-from leakgauge.inversion.search.schedule import factor
-from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.settings import SearchSettings, factor
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
-from leakgauge.inversion.search.starts import draw_starts
-from leakgauge.inversion.search.targets import search
 from leakgauge.models import initialise
 from support.references import inversion as reference
 
 LOW, HIGH = torch.tensor(-1.0), torch.tensor(1.0)
-QUICK = Settings(objective=Cosine(), iterations=12, boxed=True)
+QUICK = SearchSettings(objective=Cosine(), iterations=12, boxed=True)
 
 
 def task_of(*, smooth: bool = True, dtype=torch.float64) -> Task:
@@ -142,7 +145,7 @@ def test_total_variation_counts() -> None:
     ],
     ids=["plain", "restarts", "joint", "lbfgs"],
 )
-def test_targets_together_are_the_targets_one_by_one(settings: Settings) -> None:
+def test_targets_together_are_the_targets_one_by_one(settings: SearchSettings) -> None:
     task = task_of()
     x, y = records(3, 2)
     labels = None if settings.joint_labels else y
@@ -183,7 +186,7 @@ def test_the_best_point_on_the_way_is_kept() -> None:
     def match(x, y, targets):
         return x.square().flatten(1).mean(1)
 
-    settings = Settings(optimizer="adam", lr=0.9, iterations=5, schedule="constant")
+    settings = SearchSettings(optimizer="adam", lr=0.9, iterations=5, schedule="constant")
     labels, start = torch.zeros(1, 1, dtype=torch.int64), torch.full((1, 1, 1, 1), 1.0)
     best = search(match, settings, start, seed=0, labels=labels)
     last = search(match, replace(settings, keep_best=False), start, seed=0, labels=labels)
@@ -198,7 +201,7 @@ def test_a_restart_that_ends_in_no_number_is_never_kept() -> None:
         bad = torch.tensor([0.0, torch.nan])  # of the second restart
         return x.flatten(1).square().sum(1) + bad
 
-    settings = Settings(optimizer="adam", lr=0.1, iterations=3, restarts=2, keep_best=False)
+    settings = SearchSettings(optimizer="adam", lr=0.1, iterations=3, restarts=2, keep_best=False)
     start = torch.ones(1, 2, 1, 1)
     found = search(match, settings, start, seed=0, labels=torch.zeros(1, 1, dtype=torch.int64))
     assert found.restart_losses.isnan().tolist() == [[False, True]]
@@ -235,7 +238,7 @@ def test_a_loss_that_is_not_a_number_harms_no_other_row(optimizer) -> None:
         bad = (targets == 0) & (x.flatten(1)[:, 0] < 0)
         return (x + 0.5).square().flatten(1).sum(1) * torch.where(bad, torch.nan, 1.0)
 
-    settings = Settings(optimizer=optimizer, lr=0.2, iterations=30, schedule="constant")
+    settings = SearchSettings(optimizer=optimizer, lr=0.2, iterations=30, schedule="constant")
     labels, start = torch.zeros(2, 1, dtype=torch.int64), torch.full((2, 1, 1, 2), 0.5)
     found = search(match, settings, start, seed=0, labels=labels)
     assert found.x.isfinite().all()
@@ -251,7 +254,7 @@ def test_a_row_at_rest_stays_and_says_so() -> None:
         size = x.flatten(1).sum(1)
         return torch.where(targets == 0, 1 + 1e-6 * size, size)
 
-    settings = Settings(optimizer="signed-adam", lr=1e-3, iterations=50, schedule="constant",
+    settings = SearchSettings(optimizer="signed-adam", lr=1e-3, iterations=50, schedule="constant",
                         patience=4, keep_best=False)  # fmt: skip
     labels, start = torch.zeros(2, 1, dtype=torch.int64), torch.ones(2, 1, 1, 3)
     found = search(match, settings, start, seed=0, labels=labels)
@@ -442,7 +445,7 @@ def test_the_slope_of_a_relative_prior_takes_its_weight_as_given() -> None:
     given = {"shape": (2, 1, 6, 6), "low": LOW, "high": HIGH, "seed": 0}
     found = reconstruct(task, params_of(task), wanted, chosen, labels=y, **given)
     begin = draw_starts(chosen, (2, 1, 6, 6), targets=1, seed=0, like=x)[:, 0].requires_grad_()
-    measure = objective_of(chosen, task.model)
+    measure = objective_of(chosen.objective, task.model)
     distance = measure(differentiable_gradients(task, params_of(task), begin, y), wanted)
     loss = distance + 1.5 * distance.item() * total_variation(begin[0]).mean()
     (slope,) = torch.autograd.grad(loss.sum(), begin)
@@ -450,7 +453,7 @@ def test_the_slope_of_a_relative_prior_takes_its_weight_as_given() -> None:
 
 
 def test_a_relative_prior_is_a_share_of_where_each_target_begins() -> None:
-    """Of the mean over its restarts, so that these can be compared; no other target counts."""
+    """The mean over its restarts counts, so that these can be compared; other targets do not."""
     task = task_of()
     x, y = records(3, 2)
     wanted = seen(task, x, y)

@@ -17,7 +17,7 @@ from torch import Tensor
 from leakgauge.cli import main
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import torch_stream
-from leakgauge.inversion.run import play
+from leakgauge.inversion.run import running
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.scenario import Scenario
@@ -107,7 +107,7 @@ def test_the_seed_is_all_randomness(go: Go) -> None:
     assert told(go, "--seed", 6)["psnr"] != one["psnr"]
 
 
-def test_several_methods_and_epochs_are_told(go: Go) -> None:
+def test_several_methods_and_epochs_are_reported(go: Go) -> None:
     found = told(go, "--method", "agic", "--method", "inverting-gradients")
     assert [one["method"] for one in found["results"]] == ["agic", "inverting-gradients"]
     assert found["psnr"] == found["results"][0]["psnr"]
@@ -128,7 +128,7 @@ def test_a_defense_is_attacked_without_and_with_knowing_it(go: Go, defense: str)
     assert len({one["psnr"]["value"] for one in found}) == 3
 
 
-def test_a_great_rate_warns_and_simulation_is_played(go: Go) -> None:
+def test_a_great_rate_warns_and_simulation_runs(go: Go) -> None:
     words = ("--local-steps", 2, "--labels", "known", "--local-lr", 1)
     plain = told(go, *words)
     assert any("simulate the local steps" in line for line in plain["warnings"])
@@ -141,7 +141,7 @@ def test_a_search_that_is_stopped_says_so(go: Go, monkeypatch: pytest.MonkeyPatc
         progress(0, torch.ones(2))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(play, "rebuild", stopped)
+    monkeypatch.setattr(running, "rebuild", stopped)
     code, out, err = go()
     assert (code, out) == (130, "")
     assert "stopped; to go on, repeat the command with --out" in err
@@ -163,14 +163,14 @@ def test_what_was_rebuilt_before_is_kept(
     says: str,
     code: int,
 ) -> None:
-    plain = play.rebuild
+    plain = running.rebuild
 
     def until_agic(scenario: Scenario, attempt: Attempt, **given: Any) -> Rebuilt:
         if attempt.method == "agic":
             raise how
         return plain(scenario, attempt, **given)
 
-    monkeypatch.setattr(play, "rebuild", until_agic)
+    monkeypatch.setattr(running, "rebuild", until_agic)
     words = ("--method", "dlg-adam", "--method", "agic", "--defense", "sign")
     got, out, err = go(*words, "--json", "--out", tmp_path / "kept")
     assert got == code
@@ -248,7 +248,7 @@ def test_redact_keeps_no_row(go: Go, table: Path, tmp_path: Path) -> None:
         assert bool(list(folder.rglob("rows.json"))) is not redact
 
 
-def test_a_table_is_told_by_column(go: Go, table: Path) -> None:
+def test_a_table_is_reported_by_column(go: Go, table: Path) -> None:
     found = told(go, "--method", "exact", on=table)
     assert found["psnr"] is None
     assert found["columns"] == dict.fromkeys(("height", "town", "sex", "age"), 1.0)
@@ -283,7 +283,7 @@ REFUSED = [
     (("--method", "agi"), "attack 'agi' is not known; did you mean 'agic'?"),
     (("--net", "slm"), "--net is 'slm'; did you mean 'slim'?"),
     (("--net", "mlp"), "--net is 'mlp', but 'set.npz' holds images"),
-    (("--method", "exact"), "--method exact needs a first linear layer"),
+    (("--method", "exact"), "--method exact needs a table"),
     (("--init", "hee"), "--init is 'hee'; did you mean 'he'?"),
     (("--labels", "guessed"), "--labels is 'guessed'"),
     (("--images", 3, "--batch-size", 2), "--images is 3; expected a multiple of 2"),

@@ -18,15 +18,15 @@ from torch.nn.functional import cross_entropy
 
 from leakgauge.cli import main
 from leakgauge.core.types import Dataset, Task
-from leakgauge.inversion.run import prepare_update
-from leakgauge.inversion.run.prepare_update import (
+from leakgauge.inversion.run import received
+from leakgauge.inversion.run.received import (
+    Received,
     local_steps,
-    range_of,
-    rebuild_received,
+    prepare_received,
     record_count,
 )
-from leakgauge.inversion.run.received import Received
-from leakgauge.inversion.search.presets import preset
+from leakgauge.inversion.scoring import range_of
+from leakgauge.inversion.search.presets import Search, preset
 from leakgauge.inversion.search.simulate import simulated_gradients
 from leakgauge.results.measurements import read_measurements
 from leakgauge.training import Update
@@ -224,20 +224,20 @@ def test_the_steps_that_are_simulated_are_the_client_s(size: int, passes: int) -
 
 
 def test_simulation_finds_what_one_batch_does_not() -> None:
-    """Two steps at a rate that moves the weights far; each record has a step of its own."""
+    """Two steps at a rate that moves the weights far, with one record each."""
     x, y = truth(2, *PICTURE), torch.tensor([0, 1])
     update = replace(trained(x, y, lr=2.0, size=1), labels=y)
     data = Dataset(torch.rand(64, *PICTURE), torch.arange(64) % CLASSES)
     apart = {}
     for simulate in (False, True):
-        found = rebuild_received(
+        found = prepare_received(
             Task(network(), cross_entropy),
             data,
             update,
-            preset("inverting-gradients", iterations=80),
+            Search(preset("inverting-gradients", iterations=80)),
             labels="known",
             simulate=simulate,
-        )
+        ).rebuild()
         apart[simulate] = float((found.x - x).square().mean())
     assert apart[True] < 0.5 * apart[False]
 
@@ -254,7 +254,7 @@ def test_a_large_rate_warns_unless_it_is_simulated(go: Go) -> None:
     words = ("--iterations", 2, "--simulate", "--labels", "known")
     assert told(go, known, *words)["warnings"] == []
     (dealt,) = told(go, far, "--iterations", 2, "--simulate")["warnings"]
-    assert "does not tell at which local step each was used" in dealt
+    assert "does not show the local step that used each" in dealt
     assert told(go, trained(x, y, lr=1e-3, size=1), "--iterations", 2)["warnings"] == []
 
 
@@ -343,7 +343,7 @@ REFUSED: list[tuple[Callable[[], Update], tuple[object, ...], str]] = [
     (one, ("--labels", "guessed"), "--labels is 'guessed'"),
     (one, ("--simulate",), "a gradient of 1 step needs no simulation"),
     (lambda: steps(batch_size=None), ("--simulate",), "does not give its batch size"),
-    (lambda: steps(records=3), ("--simulate",), "no whole passes over 3 records"),
+    (lambda: steps(records=3), ("--simulate",), "not whole passes over 3 records"),
     (one, ("--method", "agci"), "did you mean 'agic'?"),
     (one, ("--method", "exact"), "--method exact is for DATA"),
     (one, ("--method", "agic", "--method", "dlg"), "--method names 2 methods"),
@@ -383,9 +383,9 @@ def test_files_that_are_no_update(go: Go, tmp_path: Path) -> None:
 
 def test_update_and_task_go_together(go: Go) -> None:
     assert "--update and --task go together" in refusal(go, one(), task=None)
-    assert "expected either DATA, or --update" in refusal(go, None)
+    assert "only a language model's token sequences" in refusal(go, None)
     assert "expected either DATA, or --update" in refusal(go, None, task=None)
-    assert "--update and --task go together" in refusal(go, None, "data.csv")
+    assert "expected either DATA, or --update" in refusal(go, None, "data.csv")
     assert "no function 'picturs'" in refusal(go, one(), task="picturs")
 
 
@@ -467,7 +467,9 @@ def test_in_python_the_model_stays_as_it_is_and_the_type_is_the_weights_one() ->
     task = Task(network(seed=6).double(), cross_entropy)  # the update brings its own weights
     before = {name: leaf.clone() for name, leaf in task.model.state_dict().items()}
     data = Dataset(torch.rand(20, *PICTURE), torch.arange(20) % CLASSES)
-    found = rebuild_received(task, data, update, preset("leakgauge", iterations=3))
+    found = prepare_received(
+        task, data, update, Search(preset("leakgauge", iterations=3))
+    ).rebuild()
     assert found.x.dtype == torch.float64
     assert found.x.shape == (2, *PICTURE)
     assert bool((found.x >= found.low).all() and (found.x <= found.high).all())
@@ -490,9 +492,9 @@ def test_statistics_that_the_client_began_with_are_those_of_the_attack() -> None
         server.state_dict(), client.state_dict(), lr=0.1, batch_size=1, records=1, model=server
     )
     data = Dataset(torch.rand(20, *PICTURE), torch.arange(20) % CLASSES)
-    settings = preset("agic", iterations=60)
+    method = Search(preset("agic", iterations=60))
     own, fresh = (
-        rebuild_received(Task(model, cross_entropy), data, update, settings)
+        prepare_received(Task(model, cross_entropy), data, update, method).rebuild()
         for model in (server, normed(0.0))
     )
     assert torch.equal(own.x, fresh.x)
@@ -505,14 +507,14 @@ def test_only_some_public_records_stand_in(monkeypatch: pytest.MonkeyPatch) -> N
         seen.append(like)
         return infer(*args, like=like, **given)
 
-    infer = prepare_update.infer_labels
-    monkeypatch.setattr(prepare_update, "infer_labels", noted)
+    infer = received.infer_labels
+    monkeypatch.setattr(received, "infer_labels", noted)
     data = Dataset(
-        torch.rand(prepare_update.MOST_PUBLIC + 50, *PICTURE),
-        torch.zeros(prepare_update.MOST_PUBLIC + 50).long(),
+        torch.rand(received.MOST_PUBLIC + 50, *PICTURE),
+        torch.zeros(received.MOST_PUBLIC + 50).long(),
     )
     task = Task(network(), cross_entropy)
-    rebuild_received(task, data, one(), preset("agic", iterations=1))
+    prepare_received(task, data, one(), Search(preset("agic", iterations=1)))
     (like,) = seen
-    assert like.shape == (1, prepare_update.MOST_PUBLIC, *PICTURE)
-    assert not torch.equal(like[0], data.x[: prepare_update.MOST_PUBLIC])
+    assert like.shape == (1, received.MOST_PUBLIC, *PICTURE)
+    assert not torch.equal(like[0], data.x[: received.MOST_PUBLIC])

@@ -9,19 +9,18 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients import params_of
-from leakgauge.inversion.epochs.epoch import Epoch
+from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
 from leakgauge.inversion.epochs.per_sample import per_sample_reconstruct
-from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.epochs.refinement import swapped
 from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.presets import preset
-from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.training import Update
 from support.small_conv import small_task
 
 BOX = {"low": torch.tensor(-9.0), "high": torch.tensor(9.0), "seed": 0}
-COSINE = Settings(objective=Cosine(), optimizer="adam", iterations=1)
+COSINE = SearchSettings(objective=Cosine(), optimizer="adam", iterations=1)
 
 
 # --- Eq. 5 by hand -------------------------------------------------------------------------------
@@ -103,7 +102,7 @@ class Weighted(nn.Module):
 ONE_VALUE = Task(Weighted(), lambda outputs, _: outputs.mean())
 AXES = torch.eye(3, dtype=torch.float64)
 SINGLE = torch.tensor([[[0], [1]], [[1], [0]], [[0], [1]]])
-"""Which of two records each update is of, in three epochs of two updates."""
+"""Index, among two records, of each update's record in three epochs of two updates."""
 
 PAIR = torch.tensor([[0.5, -1.0, 2.0], [-1.5, 0.7, 0.3]], dtype=torch.float64)
 EXACT = preset("dlg", iterations=60)
@@ -140,7 +139,7 @@ def rebuilt(rule: str, epochs: list[Epoch], members: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("rule", ["per-sample", "all"])
 def test_three_epochs_rebuild_what_a_single_one_cannot(rule: str) -> None:
-    """By a known plan. A single update says nothing of two of the three values."""
+    """The plan is known. A single update does not show two of the three values."""
     epochs = one_value_each()
     torch.testing.assert_close(rebuilt(rule, epochs, SINGLE), PAIR, atol=1e-4, rtol=0)
     alone = rebuilt(rule, epochs[:1], SINGLE[:1])
@@ -247,12 +246,12 @@ def test_swaps_are_judged_at_the_weights_of_each_update() -> None:
 def test_a_record_is_rescaled_with_its_batch_of_the_first_epoch() -> None:
     x, plan = people(), EpochPlan(DEALT[:2])
     epochs = played(DEALT[:2], x)
-    chosen = Settings(objective=Cosine(), optimizer="adam", iterations=20)
+    chosen = SearchSettings(objective=Cosine(), optimizer="adam", iterations=20)
     plain, scaled = (
         per_sample_reconstruct(
             TASK, epochs, plan, one, labels=labels_of(DEALT[:2]), record=(1, 4, 4), **BOX
         ).x
-        for one in (chosen, Settings(**{**vars(chosen), "rescale": True}))
+        for one in (chosen, SearchSettings(**{**vars(chosen), "rescale": True}))
     )
     ratio = (scaled / plain).flatten(1)
     assert (ratio - ratio[:, :1]).abs().max() < 1e-6
@@ -260,14 +259,14 @@ def test_a_record_is_rescaled_with_its_batch_of_the_first_epoch() -> None:
 
 
 def test_labels_of_an_update_are_its_own() -> None:
-    """Two records whose labels the plan has the other way round in epoch 2: the record of the
+    """Two records with labels that the plan exchanges in epoch 2: the record of the
     first label then has the second one there, and each update keeps its list of labels."""
     x = people(2)
     plan = EpochPlan(torch.tensor([[[0, 1]], [[1, 0]]]))
     epochs = played(torch.tensor([[[0, 1]], [[0, 1]]]), x)
     labels = [torch.tensor([[0, 1]]), torch.tensor([[0, 1]])]
     start = people(6).view(2, 3, 1, 4, 4)
-    settings = Settings(objective=SquaredError(), optimizer="adam", iterations=1)
+    settings = SearchSettings(objective=SquaredError(), optimizer="adam", iterations=1)
     found = per_sample_reconstruct(
         TASK, epochs, plan, settings, labels=labels, record=(1, 4, 4), start=start, **BOX
     )

@@ -17,11 +17,14 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Grads, Task
 from leakgauge.gradients import batch_gradients, params_of
 from leakgauge.inversion.labels.inference import infer_labels, label_accuracy
-from leakgauge.inversion.labels.methods import counts, gradinversion, idlg, nearest_counts
-from leakgauge.inversion.labels.output_layer import (
+from leakgauge.inversion.labels.methods import (
     Expected,
     OutputLayer,
+    counts,
     expectation,
+    gradinversion,
+    idlg,
+    nearest_counts,
     output_layer_of,
 )
 from leakgauge.models import cnn, mlp
@@ -254,7 +257,7 @@ LIKE = batches(5, 1, 9)[0]
 @pytest.mark.parametrize(
     ("change", "settings", "message"),
     [
-        ({"2.bias": None}, {}, "there is no gradient of '2.bias', the last layer"),
+        ({"2.bias": None}, {}, "'2.bias', the last layer, has no gradient"),
         ({"2.bias": torch.zeros(2, 5)}, {}, "the gradient of '2.bias' is all zero, so it shows no"),
         ({"2.bias": torch.full((2, 5), torch.nan)}, {}, "'2.bias' is not finite everywhere"),
         ({"2.bias": GRADS["2.bias"][0]}, {}, "'2.bias' is [5]; expected T of [5]"),
@@ -274,7 +277,7 @@ def test_refusals(change: dict, settings: dict, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_model_whose_outputs_are_no_logits_of_its_last_layer_is_refused() -> None:
+def test_a_model_with_other_outputs_than_its_last_layer_is_refused() -> None:
     task = Task(nn.Sequential(nn.Linear(6, 5), nn.Unflatten(1, (5, 1))), cross_entropy)
     params = params_of(task.model)
     with pytest.raises(InputError, match=r"outputs \[9, 5, 1\]; expected \[9, 5\]"):
@@ -322,7 +325,7 @@ def test_one_gradient_without_its_stack_is_refused() -> None:
 def test_a_frozen_last_layer_is_refused() -> None:
     task = net()
     task.model[2].requires_grad_(False)
-    with pytest.raises(InputError, match=r"^there is no gradient of '2.weight', the last layer"):
+    with pytest.raises(InputError, match=r"^'2.weight', the last layer, has no gradient"):
         infer_labels(task, params_of(task.model), {"0.bias": GRADS["0.bias"]}, 6, like=LIKE)
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from leakgauge.cli import main
 from leakgauge.core.checks import InputError
+from leakgauge.inversion.checking import check
 from leakgauge.inversion.report.ladder import Step, breaking, draw_ladder, ladder_sentence
-from leakgauge.inversion.run.attempt import attempts_of
-from leakgauge.inversion.run.ladder import RUNGS, rungs_of, with_ladder
+from leakgauge.inversion.run.attempt import RUNGS, attempts_of, rungs_of, with_ladder
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, read_measurements
 from leakgauge.runs.spec import make_spec
@@ -20,7 +20,7 @@ from support.sources import pictures
 
 def spec_of(**settings) -> InversionSpec:
     spec = make_spec(InversionSpec, {"data": "set.npz", "ladder": True, **settings})
-    spec.check()
+    check(spec)
     return with_ladder(spec)
 
 
@@ -79,7 +79,7 @@ def test_the_attempts_are_the_rungs() -> None:
 )
 def test_what_a_ladder_sets_itself_is_refused(settings, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        make_spec(InversionSpec, {"data": "set.npz", "ladder": True, **settings}).check()
+        check(make_spec(InversionSpec, {"data": "set.npz", "ladder": True, **settings}))
 
 
 def step(number: int, low: float) -> Step:
@@ -107,7 +107,7 @@ def test_the_attack_breaks_where_its_gain_is_not_shown() -> None:
     assert dashed not in str(draw_ladder(steps[:2], name="a"))
 
 
-def test_the_command_plays_all_rungs(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_the_command_runs_all_rungs(tmp_path: Path, monkeypatch, capsys) -> None:
     source = pictures(40, side=32)
     assert source.pixels is not None
     path = tmp_path / "set.npz"

@@ -10,9 +10,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from leakgauge import Dataset, InputError, Task, Update
 from leakgauge.gradients import batch_gradients, params_of
 from leakgauge.inversion.labels.inference import infer_labels
-from leakgauge.inversion.run.prepare_update import rebuild_received
+from leakgauge.inversion.run.received import prepare_received
 from leakgauge.inversion.search.engine import reconstruct
-from leakgauge.inversion.search.presets import PRESETS
+from leakgauge.inversion.search.presets import PRESETS, Search
 
 Case = tuple[Task, Tensor, Tensor]
 
@@ -64,7 +64,8 @@ def test_an_update_keeps_numbers_as_labels(loss: str, outputs: int, tmp_path: Pa
     assert update.labels is not None
     assert torch.equal(update.labels, y)
     public = Dataset(torch.randn(50, 4), torch.randn(50, *y.shape[1:]))
-    found = rebuild_received(task, public, update, PRESETS["idlg"], labels="known")
+    idlg = Search(PRESETS["idlg"])
+    found = prepare_received(task, public, update, idlg, labels="known").rebuild()
     torch.testing.assert_close(found.x, x, atol=0.02, rtol=0)
     with pytest.raises(InputError, match=r"another loss|one output"):
-        rebuild_received(task, public, update, PRESETS["idlg"])
+        prepare_received(task, public, update, idlg)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from leakgauge.core.checks import InputError
 from leakgauge.inversion.search.objective import Cosine, LayerWeighted, SquaredError
 from leakgauge.inversion.search.priors import total_variation
-from leakgauge.inversion.search.schedule import SCHEDULES, factor
+from leakgauge.inversion.search.settings import SCHEDULES, factor
 from support.references import inversion as reference
 
 SHAPES = {"a.weight": (4, 3), "a.bias": (4,), "b.weight": (2, 4), "scale": ()}

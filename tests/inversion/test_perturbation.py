@@ -6,7 +6,7 @@ from torch import Tensor
 
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads
-from leakgauge.inversion.double_backward.perturbation import WeightPerturbation
+from leakgauge.inversion.double_backward.difference import WeightPerturbation
 from leakgauge.inversion.search.objective import Cosine, LayerWeighted
 
 SHAPES = {"a.weight": (6, 4), "a.bias": (6,), "b.weight": (3, 6), "b.bias": (3,)}
@@ -31,7 +31,7 @@ def drawn(name: str, rows: int = 1, dtype: torch.dtype = torch.float64) -> Grads
 
 
 def both(objective, found: Grads, wanted: Grads, row: int) -> list[tuple[Tensor, Grads, float]]:
-    """By sums, and by autograd: a function is not recognised as a cosine."""
+    """Return results of sums and of autograd, since a function is not recognised as a cosine."""
     params = {name: value[0] for name, value in drawn("weights").items()}
     params = {name: value.to(found[name]) for name, value in params.items()}
     sides = objective, lambda *given: objective(*given)

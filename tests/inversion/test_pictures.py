@@ -1,4 +1,4 @@
-"""What a result gives beside figures: pictures, which agree with them, and warnings."""
+"""Pictures and warnings of a result; pictures agree with the figures."""
 
 from html import unescape
 

@@ -20,11 +20,14 @@ from leakgauge.core.files import read_sealed
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source
 from leakgauge.inversion import words
+from leakgauge.inversion.checking import check
 from leakgauge.inversion.epochs.assignment import METHODS as IMAGE_MATCHINGS
 from leakgauge.inversion.labels.inference import Method
+from leakgauge.inversion.methods import EXACT, METHODS
 from leakgauge.inversion.question import QUESTION
-from leakgauge.inversion.run import play
+from leakgauge.inversion.run import running
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
+from leakgauge.inversion.run.preparing import prepare
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.search.presets import PRESETS
 from leakgauge.inversion.spec import InversionSpec
@@ -97,15 +100,15 @@ def test_an_audit_measures_reads_back_and_renders(tmp_path: Path) -> None:
 
 def stopping(monkeypatch: pytest.MonkeyPatch, at: str, how: BaseException) -> Callable[[], None]:
     """Attempts of method ``at`` raise; the function that is returned undoes it."""
-    original = play.rebuild
+    original = running.rebuild
 
     def rebuild(scenario: Any, attempt: Attempt, **given: Any) -> Rebuilt:
         if attempt.method == at:
             raise how
         return original(scenario, attempt, **given)
 
-    monkeypatch.setattr(play, "rebuild", rebuild)
-    return lambda: monkeypatch.setattr(play, "rebuild", original)
+    monkeypatch.setattr(running, "rebuild", rebuild)
+    return lambda: monkeypatch.setattr(running, "rebuild", original)
 
 
 class Killed(BaseException):
@@ -227,11 +230,11 @@ def test_resolved_settings_resolve_to_themselves() -> None:
         (pictures(), {"batch_size": 3, "images": None}),
         (table_source(people()), {"net": "mlp", "label": "income", "hidden": (5,)}),
     ):
-        once = spec_of(**settings).resolve(source)
-        once.check()
-        assert once.resolve(source) == once
+        once = prepare(spec_of(**settings), source).spec
+        check(once)
+        assert prepare(once, source).spec == once
         assert make_spec(InversionSpec, plain(once)) == once
-    assert spec_of(batch_size=3, images=None).resolve(pictures()).images == 9
+    assert prepare(spec_of(batch_size=3, images=None), pictures()).spec.images == 9
 
 
 @pytest.mark.parametrize(
@@ -250,11 +253,11 @@ def test_the_methods_for_a_table_unless_named(
     settings: dict[str, Any], methods: tuple[str, ...]
 ) -> None:
     spec = spec_of(**{"net": "mlp", "label": "income", "iterations": None, **settings})
-    assert spec.resolve(table_source(people())).method == methods
+    assert prepare(spec, table_source(people())).spec.method == methods
 
 
 def test_the_method_for_images_unless_named() -> None:
-    assert spec_of().resolve(pictures()).method == ("leakgauge",)
+    assert prepare(spec_of(), pictures()).spec.method == ("leakgauge",)
 
 
 @pytest.mark.parametrize(
@@ -282,20 +285,20 @@ def test_the_knowledge_that_is_tried(settings: dict[str, Any], knowledge: list[s
         ({"knowledge": "adaptive", "defense": ("none", "sign")}, "name one with --defense"),
         ({"knowledge": "adaptive", "defense": "sign", "method": "exact"}, "adapts to no defense"),
         ({"knowledge": "some", "defense": "sign"}, "--knowledge is 'some'"),
-        ({"task": "mine:build", "data": ""}, "leakgauge invert --update FILE --task"),
+        ({"task": "mine:build", "data": "", "epochs": 2}, "--epochs does not go with the text"),
         ({"update": "u.safetensors", "data": ""}, "--update and --task go together"),
     ],
 )
 def test_contradictions_are_refused(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        spec_of(**settings).check()
+        check(spec_of(**settings))
 
 
 def test_a_model_of_one_s_own_needs_an_update() -> None:
     task = Task(nn.Linear(3, 2), cross_entropy)
     source = task_source(task, Dataset(torch.rand(9, 3), torch.arange(9) % 2))
     with pytest.raises(InputError, match="leakgauge invert --update FILE --task"):
-        spec_of().resolve(source)
+        prepare(spec_of(), source)
 
 
 def test_paper_figures_that_no_attempt_has() -> None:
@@ -309,7 +312,7 @@ def test_paper_figures_that_no_attempt_has() -> None:
 
 
 def test_the_words_are_those_of_the_code_they_name() -> None:
-    assert (*PRESETS, words.EXACT) == words.METHODS
+    assert (*PRESETS, EXACT) == tuple(METHODS)
     assert tuple(NETS) == net_names.NETS
     assert tuple(SCHEMES) == words.SCHEMES
     assert (*IMAGE_MATCHINGS, words.GRADIENTS, words.KNOWN) == words.MATCHINGS

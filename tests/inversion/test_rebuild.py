@@ -1,4 +1,4 @@
-"""What an attempt is played on, rebuilds, scores and keeps."""
+"""Records, reconstructions, scores and kept files of an attempt."""
 
 import json
 from collections.abc import Callable
@@ -15,16 +15,19 @@ from torch import Tensor
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.data import Source
 from leakgauge.gradients import params_of
+from leakgauge.inversion.checking import check
 from leakgauge.inversion.epochs.assignment import match_epochs
+from leakgauge.inversion.epochs.epoch import EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
-from leakgauge.inversion.epochs.plan import EpochPlan
-from leakgauge.inversion.run import over_epochs, scoring, updates
+from leakgauge.inversion.run import measuring, over_epochs, updates
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
-from leakgauge.inversion.run.rebuild import rebuild
+from leakgauge.inversion.run.kept import MOST_RECORDS, keep_records
+from leakgauge.inversion.run.measuring import measurements_of
+from leakgauge.inversion.run.preparing import prepare
 from leakgauge.inversion.run.rebuilt import Rebuilt
-from leakgauge.inversion.run.records import MOST_RECORDS, keep_records
+from leakgauge.inversion.run.running import rebuild
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
-from leakgauge.inversion.run.scoring import in_true_order, measurements_of
+from leakgauge.inversion.scoring import in_true_order
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.words import JOINTS, MATCHINGS
 from leakgauge.models import build
@@ -40,8 +43,8 @@ def staged(source: Source, **settings) -> tuple[Scenario, Attempt]:
         common |= {"label": "income", "net": "mlp", "method": "leakgauge"}
     spec = make_spec(InversionSpec, {**common, **settings})
     assert isinstance(spec, InversionSpec)
-    spec.check()
-    resolved = spec.resolve(source)
+    check(spec)
+    resolved = prepare(spec, source).spec
     (attempt,) = attempts_of(resolved)
     return scenario_of(source, resolved), attempt
 
@@ -136,7 +139,7 @@ def test_trained_weights_are_the_ones_that_are_attacked(tmp_path: Path) -> None:
 def test_agic_has_the_settings_of_the_network_that_is_attacked(
     net: str, side: int, untrained: float, trained: float
 ) -> None:
-    """Loaded weights are trained ones; by network and image the paper's total variation differs."""
+    """Loaded weights count as trained; the paper's total variation depends on network and image."""
     common = {"data": "cifar10", "net": net, "side": side, "method": ("agic",)}
     fresh, loaded = (
         Attempt(InversionSpec(**common, weights=weights), "agic").settings
@@ -234,7 +237,7 @@ def test_more_iterations_come_nearer() -> None:
     assert many > few + 3
 
 
-def test_several_epochs_are_played_over_all_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_epochs_use_all_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict = {}
 
     def joint(task, epochs, plan, settings, **given):
@@ -279,7 +282,7 @@ RULES = {"all": "joint_reconstruct", "per-sample": "per_sample_reconstruct"}
 def test_the_joint_search_is_by_the_matching_and_the_rule_that_were_asked_for(
     matching: str, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ways to match give plans of their own here; the joint search is told one of them."""
+    """Each way to match gives a different plan here; the joint search receives one of them."""
     plans = {
         name: EpochPlan(torch.tensor([[[0, 1], [2, 3]], second]))
         for name, second in {
@@ -316,16 +319,15 @@ def test_the_joint_search_is_by_the_matching_and_the_rule_that_were_asked_for(
 def test_rough_images_have_a_shorter_search(
     iterations: int, rough: int | None, searches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each epoch they are matched, and a search at full length is scored."""
+    """They are matched in each epoch, and a search at full length is scored."""
     played: list[tuple[int, Tensor]] = []
     matched: list[Tensor] = []
 
-    def attack(task, params, sent, settings, client, known, **given):
-        found = original(
-            task, params, sent, replace(settings, iterations=1), client, known, **given
-        )
-        x = found.x + 0.01 * settings.iterations
-        played.append((settings.iterations, x))
+    def attack(task, sent, method, known, options):
+        shorter = replace(method, settings=replace(method.settings, iterations=1))
+        found = original(task, sent, shorter, known, options)
+        x = found.x + 0.01 * method.iterations
+        played.append((method.iterations, x))
         return replace(found, x=x)
 
     def match(images, labels, **given):
@@ -351,7 +353,7 @@ def test_rough_images_have_a_shorter_search(
     for epoch in range(2):
         assert torch.equal(matched[epoch], played[epoch * step][1])
     whole = in_true_order(played[step - 1][1], scenario.x[None])
-    wished = scoring.scores_of(scenario, whole, scenario.x, None)["psnr"]
+    wished = scenario.scorer().scores(whole, scenario.x)["psnr"]
     torch.testing.assert_close(found.rounds[1]["psnr"], wished)
 
 
@@ -403,13 +405,13 @@ def test_exact_recovery_after_local_steps() -> None:
 
 
 def rebuilt_by_guess(scenario: Scenario) -> float:
-    return scoring.chance_of(scenario)["columns"]
+    return measuring.chance_of(scenario)["columns"]
 
 
 def test_the_guess_of_a_row_is_the_most_frequent_value() -> None:
     frame = people()
     scenario, _ = staged(table_source(frame))
-    chance = scoring.chance_of(scenario)
+    chance = measuring.chance_of(scenario)
     for name in ("town", "sex"):
         usual = frame[name][4:].mode()[0]
         assert chance[f"columns: {name}"] == (frame[name][:4] == usual).mean()

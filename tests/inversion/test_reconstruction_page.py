@@ -22,10 +22,9 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.inversion.question import QUESTION
 from leakgauge.inversion.report.curves import draw_curves
-from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB
+from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB, joint_sentence, sentence
 from leakgauge.inversion.report.records import Rows
 from leakgauge.inversion.report.section import section_of
-from leakgauge.inversion.report.wording import joint_sentence, sentence
 from leakgauge.report.grouping import group_tests
 from leakgauge.report.page import Page, render_page
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, Run
@@ -255,7 +254,7 @@ def test_labels_that_were_given_are_called_so() -> None:
         ),
         (
             {"matching": "known", "joint": "all", "later": "1"},
-            ("our rule", "the attacker was told", "updates weigh equally"),
+            ("our rule", "the attacker knew", "updates weigh equally"),
         ),
     ],
 )

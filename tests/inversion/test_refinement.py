@@ -13,9 +13,8 @@ from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Task
 from leakgauge.gradients import params_of
 from leakgauge.inversion.epochs import refinement
-from leakgauge.inversion.epochs.epoch import Epoch
+from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
-from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.epochs.refinement import refine_assignment, swapped
 from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.objective import Cosine, Objective, SquaredError
@@ -38,7 +37,7 @@ def records(n: int, name: str) -> tuple[Tensor, Tensor]:
 
 
 def sent(x: Tensor, y: Tensor, members: Tensor, model: nn.Module = TASK.model) -> Grads:
-    """Of each update the gradient of its mean loss, by plain autograd."""
+    """Return the gradient of each update's mean loss, from plain autograd."""
     rows = []
     for held in members:
         leaves = list(model.parameters())
@@ -70,7 +69,7 @@ def epoch_of(grads: Grads) -> Epoch:
 @pytest.mark.parametrize("objective", [Cosine(), WEIGHTED, MODIFIED, Cosine(layers=("3.weight",))])
 @pytest.mark.parametrize("blur", [0.0, 0.7])
 def test_no_swap_of_two_records_comes_nearer(objective: Objective, blur: float) -> None:
-    """From every way to deal them; and where the records are known well, the right one is found."""
+    """Start at every way to deal them; with well-known records, the right one is found."""
     x, y = records(6, "six")
     truth = torch.tensor([[4, 0], [2, 5], [1, 3]])
     grads = sent(x, y, truth)
@@ -97,7 +96,7 @@ def test_no_swap_of_two_records_comes_nearer(objective: Objective, blur: float) 
             assert sets(torch.tensor(found)) == sets(truth)
 
 
-def test_another_objective_is_judged_by_the_plain_cosine() -> None:
+def test_another_objective_is_scored_by_the_plain_cosine() -> None:
     x, y = records(6, "six")
     epoch = epoch_of(sent(x, y, torch.tensor([[4, 0], [2, 5], [1, 3]])))
     begin, guess = torch.arange(6).view(3, 2), x.flip(3)
@@ -115,9 +114,9 @@ def test_records_that_ran_off_stay_where_they_are() -> None:
 
 
 def test_gradients_of_very_unequal_size_end_the_swaps() -> None:
-    """Beside a great gradient small ones are rounding, and a swap may promise what it cannot keep.
+    """Next to a large gradient small ones are rounding, so a predicted gain can be wrong.
 
-    A network that is sure of its answer gives such gradients: those of records that it judges right
+    A network that is sure of its answer gives such gradients: those of correctly classified records
     are ten thousand million times smaller.
     """
     for seed in range(20):
@@ -141,8 +140,8 @@ DEALT = torch.tensor([[[0, 1], [2, 3]], [[3, 0], [1, 2]], [[1, 3], [0, 2]]])
 
 
 @pytest.mark.parametrize("wrong", [[[0, 1], [2, 3]], [[0, 2], [1, 3]], [[1, 2], [3, 0]]])
-def test_a_wrong_plan_is_put_right(wrong: list[list[int]]) -> None:
-    """Also one that takes the second epoch for the first, or its updates for one another."""
+def test_a_wrong_plan_is_corrected(wrong: list[list[int]]) -> None:
+    """This includes plans that exchange the first two epochs, or the updates of one."""
     x, y = records(4, "four")
     seen = [epoch_of(sent(x, y, members)) for members in DEALT]
     begin = DEALT.clone()
@@ -160,7 +159,7 @@ def test_a_wrong_plan_is_put_right(wrong: list[list[int]]) -> None:
 
 
 def test_each_later_epoch_is_left_out_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the prior is a multiple of the objective at noise, not of where a search goes on."""
+    """The prior is a multiple of the objective at noise, not at the start of a later search."""
     x, y = records(4, "four")
     seen = [epoch_of(sent(x, y, members)) for members in DEALT]
     calls: list[tuple] = []
@@ -188,7 +187,7 @@ def test_each_later_epoch_is_left_out_in_turn(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(("epochs", "size"), [(1, 2), (2, 4)])
-def test_nothing_is_searched_for_where_nothing_is_open(
+def test_a_decided_plan_needs_no_search(
     epochs: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One epoch, or all records in one update."""

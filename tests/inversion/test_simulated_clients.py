@@ -10,12 +10,13 @@ from torch.nn import functional as F
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
-from leakgauge.inversion.search.attack import Knowledge, assumed_steps, assumptions, attack
+from leakgauge.inversion.attack import assumed_steps, assumptions
+from leakgauge.inversion.observed import Knowledge
 from leakgauge.inversion.search.objective import Cosine
-from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
-from leakgauge.training.client import Client
-from leakgauge.training.sending import send
+from leakgauge.training.client import Client, send
+from support.attacks import attack_sent
 
 LOW, HIGH = torch.tensor(-3.0), torch.tensor(3.0)
 OPTIMIZERS = [
@@ -42,8 +43,7 @@ def people(groups: int, each: int):
 
 
 def steps_of(client: Client) -> LocalSteps:
-    known = Knowledge(LOW, HIGH, simulate=True)
-    return replace(assumed_steps(client, known), softness=0.0)
+    return replace(assumed_steps(client, simulate=True), softness=0.0)
 
 
 @pytest.mark.parametrize("norm", [False, True])
@@ -104,15 +104,11 @@ def test_the_attack_rebuilds_through_the_steps(optimizer: str) -> None:
     x, y = x.clamp(-1, 1), torch.tensor([[0, 2]])
     client = Client(1, 2, 0.5, optimizer=optimizer)
     sent = send(task, params_of(task.model), x, y, client, seed=0)
-    settings = Settings(Cosine(), "adam", 0.1, iterations=300, schedule="cosine")
+    settings = SearchSettings(Cosine(), "adam", 0.1, iterations=300, schedule="cosine")
 
     def error(*, simulate: bool) -> float:
-        found = attack(
-            *(task, params_of(task.model), sent, settings, client),
-            Knowledge(LOW, HIGH, labels=y, simulate=simulate),
-            record=(1, 4, 4),
-            seed=0,
-        )
+        given = (task, params_of(task.model), sent, settings, client, (LOW, HIGH))
+        found = attack_sent(*given, record=(1, 4, 4), seed=0, labels=y, simulate=simulate)
         return float((found.x - x).square().mean().sqrt())
 
     assert error(simulate=True) < 0.05
@@ -121,8 +117,9 @@ def test_the_attack_rebuilds_through_the_steps(optimizer: str) -> None:
 
 def test_what_is_assumed_is_stated() -> None:
     client = Client(2, 2, 0.05, optimizer="adam", epochs=2, reshuffle=True, training=True)
-    known = Knowledge(LOW, HIGH, simulate=True, unknown=("rate", "optimizer"))
-    local = assumed_steps(client, known)
+    unknown = ("rate", "optimizer")
+    local = assumed_steps(client, simulate=True, unknown=unknown)
+    known = Knowledge(LOW, HIGH, steps=local, simulate=True, unknown=unknown)
     assert (local.optimizer, local.lr, set(local.rates)) == ("sgd", 0.001, {0.001})
     said = assumptions(task_of(drop=0.5), client, known)
     assert len(said) == 4
@@ -133,21 +130,21 @@ def test_what_is_assumed_is_stated() -> None:
 
 
 def test_an_unknown_rate_does_not_reach_the_attacker() -> None:
-    """Updates at two rates of which one is a multiple of the other look alike to it."""
+    """Updates at two rates, one a multiple of the other, look alike to it."""
     task, (x, y) = task_of(), people(1, 2)
-    settings = Settings(Cosine(), iterations=3, rescale=True)
+    settings = SearchSettings(Cosine(), iterations=3, rescale=True)
     found = []
     for rate in (1e-6, 1e-7):  # so small that no step moves the next gradient
         client = Client(1, 2, rate)
         sent = send(task, params_of(task.model), x, y, client, seed=0)
-        known = Knowledge(LOW, HIGH, labels=y, unknown=("rate",))
-        given = (task, params_of(task.model), sent, settings, client, known)
-        found.append(attack(*given, record=(1, 4, 4), seed=0).x)
+        given = (task, params_of(task.model), sent, settings, client, (LOW, HIGH))
+        unknown = {"labels": y, "unknown": ("rate",)}
+        found.append(attack_sent(*given, record=(1, 4, 4), seed=0, **unknown).x)
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
 
 
 def test_an_optimizer_without_a_rule_is_refused_only_where_it_is_simulated() -> None:
     client = Client(1, 2, 0.05, optimizer="torch.optim:NAdam")
-    assert assumed_steps(client, Knowledge(LOW, HIGH)).optimizer == "sgd"
+    assert assumed_steps(client).optimizer == "sgd"
     with pytest.raises(InputError, match=r"no attack simulates steps of 'torch\.optim:NAdam'"):
-        assumed_steps(client, Knowledge(LOW, HIGH, simulate=True))
+        assumed_steps(client, simulate=True)

@@ -10,8 +10,8 @@ from leakgauge.catalog import questions
 from leakgauge.core.rng import stream
 from leakgauge.inversion.metrics.table import METRICS
 from leakgauge.inversion.question import QUESTION
-from leakgauge.inversion.report.speed import charts
-from leakgauge.report.compare import Comparison, FinishedCell, Group, groups
+from leakgauge.inversion.report.curves import charts
+from leakgauge.report.compare import Comparison, Group, Played, groups
 from leakgauge.results.measurements import Estimate, Measurement, read_measurements
 from leakgauge.runs.grid import Grid, unfold
 from leakgauge.runs.grid_file import read_grid_file

@@ -13,12 +13,12 @@ from leakgauge.catalog import questions
 from leakgauge.core.checks import InputError
 from leakgauge.defenses.catalog import parse_defense
 from leakgauge.inference.catalog import parse_adversary
-from leakgauge.inversion.search.parse import parse_attack
+from leakgauge.inversion.methods import method_of
 from leakgauge.runs.grid import unfold
 from leakgauge.runs.grid_file import GridFile, read_grid_file
 from leakgauge.runs.keys_page import keys_page
 from leakgauge.runs.schema import grid_schema
-from leakgauge.runs.spec import Spec, declared
+from leakgauge.runs.spec import check_bounds, declared
 from support import command
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def validator() -> jsonschema.Draft202012Validator:
 def bounds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out what one setting says of another, which no schema could."""
     for question in questions().values():
-        monkeypatch.setattr(question.Spec, "check", Spec.check)
+        monkeypatch.setattr(type(question), "check", lambda _, spec: check_bounds(spec))
 
 
 def refusal(content: Any) -> str:
@@ -182,7 +182,7 @@ def parsed(kind: str, text: str) -> bool:
         elif kind == "adversary":
             text == "panel" or parse_adversary(text)
         else:
-            parse_attack(text, "exact")
+            method_of(text)
     except InputError:
         return False
     return True

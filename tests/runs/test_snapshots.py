@@ -14,7 +14,7 @@ from leakgauge.guarantee.run import record
 from leakgauge.guarantee.search import VersionDistance
 from leakgauge.inversion.search import descent
 from leakgauge.inversion.search.descent import Descent, descend
-from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.runs import checkpoint
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.work import WorkFolder
@@ -68,7 +68,7 @@ def loss(x: torch.Tensor, scores: torch.Tensor | None, rows: torch.Tensor, done:
     return curved + torch.where(rows == ROWS - 1, float("nan"), 0.0)
 
 
-def minimised(how: Settings, kept: Checkpoint | None, *, joint: bool) -> Descent:
+def minimised(how: SearchSettings, kept: Checkpoint | None, *, joint: bool) -> Descent:
     start = torch.from_numpy(stream(0, "start").normal(size=(ROWS, SIZE))).float()
     scores = torch.ones(ROWS, 2, 3) * torch.arange(3) if joint else None
     low, high = torch.tensor(-0.5), torch.tensor(1.5)
@@ -76,17 +76,19 @@ def minimised(how: Settings, kept: Checkpoint | None, *, joint: bool) -> Descent
 
 
 SEARCHES = [
-    Settings(optimizer="adam", iterations=12, boxed=True),
-    Settings(optimizer="signed-adam", iterations=12, warmup=3, keep_best=False),
-    Settings(optimizer="adam", iterations=40, patience=3, tolerance=0.1),
-    Settings(optimizer="lbfgs", iterations=6, inner=4, lr=0.3, schedule="constant", boxed=True),
+    SearchSettings(optimizer="adam", iterations=12, boxed=True),
+    SearchSettings(optimizer="signed-adam", iterations=12, warmup=3, keep_best=False),
+    SearchSettings(optimizer="adam", iterations=40, patience=3, tolerance=0.1),
+    SearchSettings(
+        optimizer="lbfgs", iterations=6, inner=4, lr=0.3, schedule="constant", boxed=True
+    ),
 ]
 
 
 @pytest.mark.parametrize("how", SEARCHES, ids=lambda how: f"{how.optimizer}-{how.iterations}")
 @pytest.mark.parametrize("joint", [False, True])
 def test_a_search_killed_at_any_iteration_ends_equal(
-    how: Settings, joint: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: SearchSettings, joint: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = minimised(how, None, joint=joint)
     for at in range(1, min(int(whole.iterations.max()), 8)):

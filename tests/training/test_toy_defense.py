@@ -16,7 +16,7 @@ from leakgauge.inference import Forest
 from leakgauge.inference.run import audit
 from leakgauge.inversion.search.adaptive import RelativeError, adapted, adapts
 from leakgauge.inversion.search.objective import SquaredError
-from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.privacy.certificates import Release
 from leakgauge.training import train_epoch
 from leakgauge.training.client import Client
@@ -154,7 +154,7 @@ def test_inversion_sees_half_and_who_knows_it_compares_half(defense: Defense) ->
     if defense is ON_UPDATE:
         knowing = adapted(SquaredError(), defense)
         assert bool((knowing(clean, wanted) < 1e-20 * static).all())
-        assert adapts(Settings(), defense)
+        assert adapts(SearchSettings(), defense)
 
 
 def test_noise_is_weighed_where_a_gradient_keeps_its_size() -> None:

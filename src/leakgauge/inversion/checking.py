@@ -1,48 +1,63 @@
-"""Refuses settings that contradict one another; imports no torch."""
-
-from __future__ import annotations
+"""Refuses contradictory settings, whatever the data are."""
 
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
+from leakgauge.inversion.methods import (
+    FOR_TABLES,
+    STRONGEST,
+    Traits,
+    method_of,
+    refuse_tables_only,
+)
+from leakgauge.inversion.run.attempt import attempts_of, with_ladder
+from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.words import (
     DISTINCT,
-    EXACT,
     FIRST,
     FROM_BUFFERS,
     GRANTED,
     KNOWN,
-    METHODS,
     OF_AN_UPDATE,
     OF_CLIENTS,
+    OF_TEXT,
     OPTIMIZER,
     PROXY,
     RANDOM,
     RATE,
 )
-from leakgauge.runs.spec import NONE
+from leakgauge.runs.spec import NONE, check_bounds
 from leakgauge.training.catalog import SGD
-
-if TYPE_CHECKING:
-    from leakgauge.inversion.spec import InversionSpec
 
 _OF_EPOCHS = ("server_lr", "same_batches", "matching", "rough_iterations", "joint", "gamma")
 """Settings that mean nothing with a single epoch."""
+
+
+def check(spec: InversionSpec) -> None:
+    """Refuse what is wrong for any data.
+
+    Raises:
+        InputError: a value is outside its bounds, a name is unknown, or settings are
+            contradictory.
+    """
+    check_bounds(spec)
+    check_ladder(spec)
+    if spec.update is not None:
+        check_update(spec)
+        return
+    check_data(with_ladder(spec))
+    attempts_of(spec)
 
 
 def check_data(spec: InversionSpec) -> None:
     """Refuse settings of clients whose records are known here.
 
     Raises:
-        InputError: settings contradict one another.
+        InputError: settings are contradictory.
     """
-    require(
-        spec.task is None,
-        "--task alone gives no records that could be compared with rebuilt ones; name DATA, "
-        "or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
-    )
+    if spec.task is not None:
+        _check_text(spec)
     _check_client(spec)
     _check_draw(spec)
     _check_epochs(spec)
@@ -54,23 +69,25 @@ def check_ladder(spec: InversionSpec) -> None:
     """Refuse settings that a ladder makes itself.
 
     Raises:
-        InputError: there are some.
+        InputError: one of them is given.
     """
     if not spec.ladder:
         return
     for name in ("train_mode", "unknown", "reshuffle", "simulate", "local_rates"):
         require(
             not getattr(spec, name),
-            f"--ladder plays clients with and without --{name.replace('_', '-')}; leave it out",
+            f"--ladder runs clients with and without --{name.replace('_', '-')}; leave it out",
         )
     require(spec.epochs == 1, "--ladder goes with one update of a client; leave out --epochs")
     require(
-        len(spec.method) < 2 and EXACT not in spec.method and len(spec.defense) == 1,
-        "--ladder plays one search against one defense; name one --method and one --defense",
+        len(spec.method) < 2
+        and all(one.searches for one in _traits(spec).values())
+        and len(spec.defense) == 1,
+        "--ladder runs one search against one defense; name one --method and one --defense",
     )
     require(
         ADAPTIVE not in spec.knowledge,
-        f"--ladder plays attackers that know of no defense; leave out --knowledge {ADAPTIVE}",
+        f"--ladder runs attackers that know of no defense; leave out --knowledge {ADAPTIVE}",
     )
 
 
@@ -78,7 +95,7 @@ def check_update(spec: InversionSpec) -> None:
     """Refuse settings that do not go with the update of a real client.
 
     Raises:
-        InputError: settings contradict one another.
+        InputError: settings are contradictory.
     """
     require(spec.task is not None, "--update and --task go together; give both")
     for one in fields(spec):
@@ -104,11 +121,18 @@ def check_update(spec: InversionSpec) -> None:
         f"--unknown {OPTIMIZER}",
     )
     _check_assumed(spec)
-    others = ", ".join(name for name in METHODS if name != EXACT)
-    require(
-        spec.method != (EXACT,),
-        f"--method {EXACT} is for DATA; with --update choose one of {others}",
-    )
+    for text in spec.method:
+        refuse_tables_only(text, "DATA; with --update choose")
+
+
+def _check_text(spec: InversionSpec) -> None:
+    """Refuse settings that do not go with the token sequences of a user's own model."""
+    for one in fields(spec):
+        value = getattr(spec, one.name)
+        require(
+            one.name in OF_TEXT or not value or value == one.default,
+            f"--{one.name.replace('_', '-')} does not go with the text of a --task; leave it out",
+        )
 
 
 def _check_client(spec: InversionSpec) -> None:
@@ -146,10 +170,10 @@ def _check_assumed(spec: InversionSpec) -> None:
 
 def _check_loss(spec: InversionSpec) -> None:
     require(
-        not spec.numeric or spec.labels == KNOWN or set(spec.method) == {EXACT},
+        not spec.numeric or spec.labels == KNOWN or not any(_use_labels(spec)),
         f"--loss {spec.loss} has labels of numbers, which no search infers; give the attacker "
         "known ones (--labels known; in an audit --set reconstruction.labels=known), or take "
-        f"--method {EXACT}",
+        f"--method {FOR_TABLES}",
     )
     require(
         not spec.numeric or spec.epochs == 1,
@@ -187,7 +211,10 @@ def _check_epochs(spec: InversionSpec) -> None:
         not spec.simulate,
         "--epochs takes the local steps of an update for one batch; leave out --simulate",
     )
-    require(EXACT not in spec.method, f"--method {EXACT} reads one gradient; leave out --epochs")
+    for text, traits in _traits(spec).items():
+        require(
+            traits.several_epochs, f"--method {text} reads updates one by one; leave out --epochs"
+        )
     for name in OF_CLIENTS:
         require(
             getattr(spec, name) == type(spec).__dataclass_fields__[name].default,
@@ -215,7 +242,17 @@ def _check_knowledge(spec: InversionSpec) -> None:
         not only_adaptive or NONE not in spec.defense,
         "an adaptive attacker needs a defense to adapt to; name one with --defense",
     )
-    require(
-        not only_adaptive or EXACT not in spec.method,
-        f"--method {EXACT} adapts to no defense; choose --knowledge {STATIC}",
-    )
+    for text, traits in _traits(spec).items():
+        require(
+            not only_adaptive or traits.adapts,
+            f"--method {text} adapts to no defense; choose --knowledge {STATIC}",
+        )
+
+
+def _traits(spec: InversionSpec) -> dict[str, Traits]:
+    """Return the traits of each method that the spec names."""
+    return {text: method_of(text).traits for text in spec.method}
+
+
+def _use_labels(spec: InversionSpec) -> list[bool]:
+    return [method_of(text).traits.uses_labels for text in spec.method or (STRONGEST,)]

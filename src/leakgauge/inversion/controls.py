@@ -1,25 +1,28 @@
-"""The controls of reconstruction: an update that is drowned, and one that shows its record."""
+"""Controls of reconstruction: an update that noise hides, and one that shows its record."""
 
 from dataclasses import replace
 
 from leakgauge.core.knowledge import STATIC
 from leakgauge.data.source import Source
+from leakgauge.inversion.methods import FOR_TABLES
 from leakgauge.inversion.spec import InversionSpec
-from leakgauge.inversion.words import EXACT, OF_CLIENTS
+from leakgauge.inversion.words import OF_CLIENTS
 from leakgauge.runs.assessment import Controls, Variant
+from leakgauge.runs.question import Prepared
 from leakgauge.runs.spec import NONE
 
 NOISE = "noise:std=1000"
-"""Noise beside which no gradient is seen."""
+"""Noise that hides any gradient."""
 
 FEW = 4
 """Records of a control, at most."""
 
-REAL = "the update is a real client's; its records are not known, so no control can be judged"
+REAL = "the update is a real client's; its records are not known, so controls have no verdict"
 
 
-def controls(spec: InversionSpec, source: Source) -> Controls:
+def controls(prepared: Prepared) -> Controls:
     """Return both controls."""
+    spec, source = prepared.spec, prepared.source
     if spec.update is not None:
         return Controls(REAL, REAL)
     plain = replace(
@@ -38,10 +41,12 @@ def controls(spec: InversionSpec, source: Source) -> Controls:
 
 
 def _planted(spec: InversionSpec, source: Source) -> Variant:
-    """Of a table, division reads the record from the first linear layer."""
+    """Return a run on updates of single records; division also reads those of a table."""
     said = "each update is the gradient of a single record"
+    if source.task is not None:
+        return Variant(spec, source, said)
     if source.pixels is not None:
         return Variant(replace(spec, labels="known"), source, f"{said}, whose label is known")
-    methods = tuple(dict.fromkeys((EXACT, *spec.method)))
+    methods = tuple(dict.fromkeys((FOR_TABLES, *spec.method)))
     said += ", which the first linear layer gives away exactly"
     return Variant(replace(spec, method=methods), source, said)

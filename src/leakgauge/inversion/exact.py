@@ -5,21 +5,69 @@ bias). Where a single record r reaches the unit, one divided by the other is x_r
 and the layers behind. After a ReLU a record reaches the units that it switches on.
 """
 
+import functools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.types import Grads, Params, Task
+from leakgauge.data.decode import fits
 from leakgauge.gradients.probing import trainable
+from leakgauge.inversion.methods import EXACT, TABLE, Method, Traits
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 
 FLOOR = 1e-6
 """A bias gradient below this share of the largest is rounding, and is not divided by."""
 
 MOST_UNITS = 2000
 """Largest number of units that are compared with each other, by their bias gradients."""
+
+
+TOLERANCE_OF_GRADIENTS, TOLERANCE_OF_CHANGES = 1e-4, 1e-2
+"""Relative differences below which two candidates are one record; changes of weights are rounded
+more coarsely than gradients."""
+
+
+@dataclass(frozen=True)
+class Division(Method):
+    """Takes the best supported candidates, as many as there are records, and guesses the rest."""
+
+    traits: ClassVar[Traits] = Traits(
+        does="divides gradients of the first linear layer.", needs=TABLE, uses_labels=False
+    )
+
+    @property
+    def described(self) -> str:
+        """Its name: it has no settings."""
+        return EXACT
+
+    def rebuild(
+        self, task: Task, seen: ObservedUpdates, known: Knowledge, options: AttackOptions
+    ) -> Reconstruction:
+        """Return the recovered records; arguments and errors as for ``Method``."""
+        assert known.schema is not None
+        assert known.guess is not None
+        began = time.perf_counter()
+        count = seen.shape[0]
+        targets = len(next(iter(seen.grads.values())))
+        single_step = known.steps is None or known.steps.steps == 1
+        x = known.guess.expand(targets, *seen.shape).clone()
+        for target in range(targets):
+            candidates = recover_first_layer(
+                task,
+                seen.params,
+                {name: leaf[target : target + 1] for name, leaf in seen.grads.items()},
+                agree=1 if count > 1 else 2,
+                tolerance=TOLERANCE_OF_GRADIENTS if single_step else TOLERANCE_OF_CHANGES,
+                valid=functools.partial(fits, schema=known.schema) if count > 1 else None,
+            ).x[:count]
+            x[target, : len(candidates)] = candidates
+        return Reconstruction.direct(x, seconds=time.perf_counter() - began)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +123,8 @@ def recover_first_layer(
 
     Every unit with a bias gradient gives a candidate. Those that agree with each other are joined
     by least squares, which weighs a unit by its squared bias gradient. One record is always
-    recovered, up to rounding. Of several, a record is when at least ``agree`` units saw it alone.
-    The result is empty where no units agree.
+    recovered, up to rounding. One of several is recovered when at least ``agree`` units saw it
+    alone. The result is empty where no units agree.
 
     Units that saw the same several records can agree on a mixture of them: with two classes and
     one hidden layer they always do, since all units then weigh the records alike; records of one
@@ -87,7 +135,7 @@ def recover_first_layer(
     Args:
         task: its model begins with a linear layer that sees each record once.
         params: all trainable parameters by name, where the gradient was taken.
-        grads: one gradient, leaf ``[1, *p]``; of an update, ``as_gradient()``.
+        grads: one gradient, leaf ``[1, *p]``; for an update, take ``as_gradient()``.
         agree: how many units must give the same candidate; all units, where these are fewer.
         tolerance: candidates agree that differ by no more than this in any coordinate, relative
             to the largest coordinate where that is above 1. A difference of float32 weights is
@@ -95,7 +143,7 @@ def recover_first_layer(
         valid: ``(candidates [k, D]) -> which can be records [k]``, bool.
 
     Raises:
-        InputError: the first layer is no linear layer with bias, its gradient does not fit, is not
+        InputError: the first layer is not linear with a bias, its gradient does not fit, is not
             finite, or is zero for all biases.
 
     References:
@@ -146,11 +194,11 @@ def share_recovered(candidates: Tensor, truth: Tensor, *, tolerance: float = 1e-
 
 
 def _first_gradients(task: Task, params: Params, grads: Grads) -> tuple[Tensor, Tensor]:
-    """Gradients of the first layer's weight ``[H, D]`` and bias ``[H]``, float64."""
+    """Return gradients of the first layer's weight ``[H, D]`` and bias ``[H]``, float64."""
     names = first_linear(task.model)
     known = trainable(task.model, params)
     for name in names:
-        require(name in grads, f"there is no gradient of {name!r}, the first layer")
+        require(name in grads, f"the gradient of {name!r}, the first layer, is missing")
         wanted = [1, *known[name].shape] if name in known else None
         require(
             list(grads[name].shape) == wanted,
@@ -171,7 +219,7 @@ def _first_gradients(task: Task, params: Params, grads: Grads) -> tuple[Tensor, 
 
 
 def _groups(candidates: Tensor, tolerance: float) -> Tensor:
-    """Which of m candidates ``[m, D]`` agree: ``[k, m]`` bool, each one in a single group.
+    """Return which of m candidates ``[m, D]`` agree, ``[k, m]`` bool; each is in one group.
 
     The first candidate without a group forms one with all such candidates near it, and so on.
     """

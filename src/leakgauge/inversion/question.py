@@ -3,7 +3,7 @@
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.words import NAME
 from leakgauge.runs.question import Question
-from leakgauge.runs.room import OLD_CHECK, OLD_PREPARE, Room
+from leakgauge.runs.room import Room
 
 QUESTION: Question = Room(
     name=NAME,
@@ -12,11 +12,9 @@ QUESTION: Question = Room(
     Spec=InversionSpec,
     home="leakgauge.inversion",
     places={
-        "check": OLD_CHECK,
-        "prepare": OLD_PREPARE,
         "metrics": "metrics.table:METRICS",
-        "run": "run.play:run",
+        "run": "run.running:run",
         "to_json": "report.plain:to_json",
-        "charts": "report.speed:charts",
+        "charts": "report.curves:charts",
     },
 )

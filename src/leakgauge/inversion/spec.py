@@ -2,42 +2,31 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
-from leakgauge.core.parsing import Key, Notation
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP, NOTATION
-from leakgauge.inversion.checking import check_data, check_ladder, check_update
 from leakgauge.inversion.client_spec import ClientSpec
+from leakgauge.inversion.methods import HELP as METHODS_HELP
+from leakgauge.inversion.methods import NOTATION as METHODS_NOTATION
+from leakgauge.inversion.methods import is_method
 from leakgauge.inversion.words import (
     DRAWS,
-    EXACT,
     INFERRED,
     JOINTS,
     LABELS,
     LARGEST_SIDE,
     LATER_EPOCHS,
     MATCHINGS,
-    METHODS,
     MLP,
     ROUGH_ITERATIONS,
     SCHEMES,
     SERVER_LR,
-    STRONGEST,
 )
 from leakgauge.models.named import NETS
 from leakgauge.runs.setting import ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
 from leakgauge.runs.spec import NONE
-
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
-    from leakgauge.data.source import Source
-
-
-def _keys(method: str) -> Mapping[str, Key]:
-    from leakgauge.inversion.search.parse import keys_of
-
-    return keys_of(method)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +34,7 @@ class InversionSpec(ClientSpec):
     """Settings of attempts to rebuild records from what clients send.
 
     One spec stands for an attempt with each method, against each defense, with each knowledge of
-    the defense. ``knowledge`` without a value plays a static attacker, and an adaptive one where
+    the defense. ``knowledge`` without a value runs a static attacker, and an adaptive one where
     an attack adapts to the defense.
     """
 
@@ -53,14 +42,7 @@ class InversionSpec(ClientSpec):
 
     method: Annotated[
         tuple[str, ...],
-        Setting(
-            f"attack as NAME[:key=value,...]: {', '.join(METHODS)}; by default the strongest that "
-            f"fits: {STRONGEST} for images, {EXACT} for tables, and both where a table's gradients "
-            "are defended",
-            cells=True,
-            panel=ATTACK,
-            notation=Notation(lambda: METHODS, _keys),
-        ),
+        Setting(METHODS_HELP, cells=True, panel=ATTACK, notation=METHODS_NOTATION),
     ] = ()
     defense: Annotated[
         tuple[str, ...],
@@ -113,7 +95,7 @@ class InversionSpec(ClientSpec):
     ladder: Annotated[
         Truth,
         Setting(
-            "play the attack on clients of rising realism: one gradient in evaluation mode, "
+            "run the attack on clients of rising realism: one gradient in evaluation mode, "
             "training mode, local steps, momentum, Adam, local epochs, an unknown rate, and a sum "
             "of clients; labels are granted",
             panel=ATTACK,
@@ -167,7 +149,8 @@ class InversionSpec(ClientSpec):
     gamma: Annotated[
         Real | None,
         Setting(
-            "with --epochs: weight of the updates of each later epoch beside 1 for the first; by "
+            "with --epochs: weight of the updates of each later epoch, relative to 1 for the "
+            "first; by "
             f"default {LATER_EPOCHS:g} for --joint per-sample and 1 for --joint all",
             above=0,
             panel=ATTACK,
@@ -250,30 +233,13 @@ class InversionSpec(ClientSpec):
         >>> InversionSpec.plays("agic:beta=2"), InversionSpec.plays("forest")
         (True, False)
         """
-        return adversary.partition(":")[0] in METHODS
-
-    def check(self) -> None:
-        """Refuse settings that contradict one another, whatever the data are.
-
-        Raises:
-            InputError: a value is outside its bounds, or settings contradict one another.
-        """
-        from leakgauge.inversion.run.attempt import attempts_of
-        from leakgauge.inversion.run.ladder import with_ladder
-
-        super().check()
-        check_ladder(self)
-        if self.update is not None:
-            check_update(self)
-            return
-        check_data(with_ladder(self))
-        attempts_of(self)
+        return is_method(adversary)
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
         """Return why no figure exists for this knowledge and round; empty where one does.
 
         Args:
-            knowledge: of the attacker: static or adaptive.
+            knowledge: attacker's knowledge of the defense: static or adaptive.
             when: an epoch, or all of them together.
         """
         if knowledge == ADAPTIVE and set(self.defense) == {NONE}:
@@ -284,13 +250,3 @@ class InversionSpec(ClientSpec):
         if isinstance(when, int) and not (1 <= when <= self.epochs and self.epochs > 1):
             return f"epoch {when}; the attempts are over {self.epochs}"
         return ""
-
-    def resolve(self, source: "Source") -> "InversionSpec":
-        """Return the settings with the roles, the network and the number of records filled in.
-
-        Raises:
-            InputError: the data or files do not allow it; the message says what would.
-        """
-        from leakgauge.inversion.run.resolve import resolve
-
-        return resolve(self, source)

@@ -3,13 +3,6 @@
 NAME = "reconstruction"
 """The question's name."""
 
-EXACT = "exact"
-"""The method that divides gradients of a first linear layer, for tables."""
-
-STRONGEST = "leakgauge"
-"""The strongest search."""
-
-METHODS = ("dlg", "dlg-adam", "idlg", "inverting-gradients", "agic", STRONGEST, EXACT)
 MLP = "mlp"
 """The network for tables."""
 
@@ -20,10 +13,7 @@ MATCHINGS = (GREEDY, OPTIMAL, GRADIENTS, KNOWN)
 LABELS = (KNOWN, INFERRED, GRADINVERSION, COUNTS)
 
 PER_SAMPLE, TOGETHER = JOINTS = ("per-sample", "all")
-"""How records are rebuilt from several epochs: by the paper's rule, or by ours."""
-
-AGIC = "agic"
-"""The method that follows Xu et al., also over several epochs."""
+"""Rules to rebuild records from several epochs: the paper's, and ours."""
 
 LATER_EPOCHS = 0.1
 """AGIC's weight gamma of the updates of each epoch after the first, which weighs 1."""
@@ -73,11 +63,22 @@ OF_AN_UPDATE = frozenset(
 """The settings that apply to the update of a real client."""
 
 
+OF_TEXT = frozenset(
+    {
+        *("ask", "task", "method", "images", "draw", "first", "batch_size", "defense", "redact"),
+        *("labels", "label", "device", "seed", "files"),
+    }
+)
+"""Settings that apply to the text of a user's own model."""
+
 MEAN, CLASS_MEAN, PUBLIC, NEAREST = GUESSES = (
     *("mean", "class mean", "public record", "nearest public record"),
 )
 """Guesses that use no gradient: the mean of public records (the mean colour of images), that of a
 label's, the public record nearest to that mean, and the one nearest to the truth."""
+
+FREQUENT = "most frequent tokens"
+"""Guess of a sequence: the most frequent public token at each position."""
 
 ORACLES = (NEAREST,)
 """Guesses that no attacker can make, since the truth chooses them."""

@@ -7,16 +7,18 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require, require_known
-from leakgauge.core.rng import stream
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients import batch_gradients
 from leakgauge.gradients.walk import LINEAR, walk
-from leakgauge.inversion.labels.inference import infer_labels
-from leakgauge.inversion.metrics.similarity import psnr, ssim
-from leakgauge.inversion.search.engine import objective_of, reconstruct
+from leakgauge.inversion.attack import attack
+from leakgauge.inversion.metrics.similarity import ssim
+from leakgauge.inversion.metrics.table import PSNR, SSIM
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, SearchProgress
+from leakgauge.inversion.scoring import MSE, Scorer
+from leakgauge.inversion.search.layer_weights import objective_of
 from leakgauge.inversion.search.objective import Objective
-from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.search.targets import Progress
+from leakgauge.inversion.search.presets import Search
+from leakgauge.inversion.search.settings import SearchSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +53,9 @@ def rebuild_from_layers(
     y: Tensor,
     sets: Sequence[Sequence[str]],
     *,
-    settings: Settings,
+    settings: SearchSettings,
     seed: int,
-    progress: Progress | None = None,
+    progress: SearchProgress | None = None,
 ) -> list[LayersRebuilt]:
     """Rebuild each record from its gradient at some layers, for each set of layers.
 
@@ -115,39 +117,25 @@ def _rebuilt(
     grads: Grads,
     layers: tuple[str, ...],
     names: tuple[str, ...],
-    settings: Settings,
+    settings: SearchSettings,
     seed: int,
-    progress: Progress | None,
+    progress: SearchProgress | None,
 ) -> LayersRebuilt:
     """Return what one set of layers gives; ``x`` scores it, and gives the shape."""
     held = {n: leaf if n in names else torch.zeros_like(leaf) for n, leaf in grads.items()}
     reads = _reads_label(task, layers)
-    labels = None
-    if reads:
-        labels = infer_labels(
-            task, params, held, 1, record=tuple(x.shape[1:]), rng=stream(seed, "labels")
-        ).labels
-    attack = replace(
-        settings,
-        objective=seeing(objective_of(settings, task.model), names),
-        joint_labels=not reads,
-    )
-    found = reconstruct(
+    objective = seeing(objective_of(settings.objective, task.model), names)
+    found = attack(
         task,
-        params,
-        held,
-        attack,
-        shape=(1, *x.shape[1:]),
-        seed=seed,
-        labels=labels,
-        low=x.new_tensor(0.0),
-        high=x.new_tensor(1.0),
-        progress=progress,
+        ObservedUpdates(params, held, (1, *x.shape[1:])),
+        Search(replace(settings, objective=objective, joint_labels=not reads)),
+        Knowledge(x.new_tensor(0.0), x.new_tensor(1.0), infer="auto" if reads else None),
+        AttackOptions(seed, progress=progress),
     )
     images = found.x[:, 0].detach().clamp(0, 1)
-    error = (images.double() - x.double()).square().flatten(1).mean(dim=1)
-    scores = psnr(images, x), ssim(images, x)
-    return LayersRebuilt(layers, reads, images, found.labels[:, 0], found.loss, error, *scores)
+    scores = Scorer(metrics=(MSE, PSNR, SSIM)).scores(images, x)
+    values = scores[MSE], scores[PSNR], scores[SSIM]
+    return LayersRebuilt(layers, reads, images, found.labels[:, 0], found.loss, *values)
 
 
 def seeing(objective: Objective, names: tuple[str, ...]) -> Objective:

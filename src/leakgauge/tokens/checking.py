@@ -1,7 +1,6 @@
 """Refuses settings that are wrong for any data."""
 
-from dataclasses import replace
-from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from leakgauge.core.checks import require
 from leakgauge.defenses import parse_defense
@@ -12,6 +11,9 @@ from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import CHECKPOINT, STREAM
 from leakgauge.training.catalog import parse_optimizer
 
+if TYPE_CHECKING:
+    from leakgauge.inversion import Method
+    from leakgauge.tokens.spec import TimelineSpec
 
 def check(spec: TimelineSpec) -> None:
     """Refuse settings that are wrong for any data.
@@ -41,12 +43,13 @@ def check(spec: TimelineSpec) -> None:
     attack_of(spec)
 
 
-def attack_of(spec: TimelineSpec) -> Settings:
-    """Return the settings of the attack on images.
+def attack_of(spec: TimelineSpec) -> Method:
+    """Return the attack on images.
 
     Raises:
-        InputError: the name, a key or a value is unknown.
+        InputError: the name, a key or a value is not known, or the attack is not for images.
     """
-    settings = parse_attack(spec.attack)
-    assert settings is not None
-    return replace(settings, iterations=spec.attack_iterations)
+    from leakgauge.inversion.methods import method_of, refuse_tables_only
+
+    refuse_tables_only(spec.attack, "tables; choose")
+    return method_of(spec.attack, iterations=spec.attack_iterations)

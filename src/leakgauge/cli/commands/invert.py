@@ -19,6 +19,7 @@ EXAMPLES = (
     "leakgauge invert cifar10 --images 8 --net slim",
     "leakgauge invert adult --batch-size 4 --defense noise:std=0.01",
     "leakgauge invert --update update.safetensors --task my_task:build",
+    "leakgauge invert --task my_language_model:build --batch-size 2",
 )
 
 
@@ -41,9 +42,10 @@ def invert(
 ) -> None:
     """Rebuild records from the gradients or updates that clients send."""
     require(
-        (data is None) != ("update" not in given), "expected either DATA, or --update with --task"
+        (data is None) == ("update" in given or "task" in given),
+        "expected either DATA, or --update with --task, or --task with a language model",
     )
-    require(("update" in given) == ("task" in given), "--update and --task go together; give both")
+    require("update" not in given or "task" in given, "--update and --task go together; give both")
 
     def command() -> Command:
         question = questions()[NAME]

@@ -21,9 +21,9 @@ from leakgauge.federation.spec import (
     plain_word,
 )
 from leakgauge.integrations.kept_reading import KeptUpdate, as_json
-from leakgauge.inversion.run.progress import search_progress
-from leakgauge.inversion.run.received import are_pictures
-from leakgauge.results.measurements import PICTURES_FILE
+from leakgauge.inversion.attack import search_progress
+from leakgauge.inversion.scoring import are_pictures
+from leakgauge.results.measurements import PICTURES_FILE, Run
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.stages import Kept
 from leakgauge.runs.work import WorkFolder
@@ -103,10 +103,10 @@ def _attack(prepared: FederationPrepared, folder: WorkFolder, progress: Progress
 
 
 def _rebuilt(
-    prepared: FederationPrepared, one: KeptUpdate, folder: WorkFolder, progress: Progress
-) -> rebuilding.Rebuilt:
+    prepared: Prepared, one: KeptUpdate, folder: WorkFolder, progress: Progress
+) -> rebuilding.RebuiltUpdate:
     def make() -> Kept:
-        iterations = rebuilding.settings(prepared).iterations
+        iterations = rebuilding.method(prepared).iterations
         search = search_progress(progress, f"{NAME}: {one.name}", iterations)
         made = rebuilding.rebuild(prepared, one, search)
         return made.to_arrays(redact=prepared.spec.redact)

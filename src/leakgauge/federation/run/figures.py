@@ -16,11 +16,11 @@ from leakgauge.federation.metrics import (
     PSNR,
     of_client,
 )
-from leakgauge.federation.run.members import MembershipResult
-from leakgauge.federation.run.preparing import FederationPrepared
-from leakgauge.federation.run.properties import PropertyResult, over_rounds
-from leakgauge.federation.run.rebuilding import Rebuilt
-from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
+from leakgauge.federation.run.judging_members import Told
+from leakgauge.federation.run.preparing import Prepared
+from leakgauge.federation.run.rebuilding import RebuiltUpdate
+from leakgauge.federation.run.simulating import Named, over_rounds
+from leakgauge.federation.words import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 from leakgauge.results.scores import ADVANTAGE, AUROC
@@ -32,9 +32,9 @@ from leakgauge.runs.spec import NONE
 class UpdateResults:
     """The results for each kept update."""
 
-    rebuilt: dict[KeptUpdate, Rebuilt] = field(default_factory=dict)
-    members: dict[KeptUpdate, MembershipResult] = field(default_factory=dict)
-    properties: dict[KeptUpdate, PropertyResult] = field(default_factory=dict)
+    rebuilt: dict[KeptUpdate, RebuiltUpdate] = field(default_factory=dict)
+    told: dict[KeptUpdate, Told] = field(default_factory=dict)
+    named: dict[KeptUpdate, Named] = field(default_factory=dict)
 
 
 Figure = tuple[Estimate, float]
@@ -66,7 +66,7 @@ def measurements_of(prepared: FederationPrepared, found: UpdateResults) -> list[
     return made
 
 
-def _of_rebuilt(rebuilt: Rebuilt) -> Mapping[str, Figure]:
+def _of_rebuilt(rebuilt: RebuiltUpdate) -> Mapping[str, Figure]:
     loss = Estimate(rebuilt.loss, rebuilt.loss, rebuilt.loss, 1)
     if not len(rebuilt.psnr):
         return {LOSS: (loss, 0.0)}

@@ -2,31 +2,37 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from leakgauge.core.rng import derive, torch_stream
+from leakgauge.core.rng import derive
 from leakgauge.core.types import Dataset
 from leakgauge.federation.run.preparing import FederationPrepared, count_of
 from leakgauge.federation.spec import NAME, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
-from leakgauge.inversion.metrics.similarity import psnr
-from leakgauge.inversion.run.attempt import settings_of
-from leakgauge.inversion.run.prepare_update import range_of, rebuild_received
-from leakgauge.inversion.run.received import are_large, are_pictures
-from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.search.targets import Progress
+from leakgauge.inversion.methods import Method, method_of
+from leakgauge.inversion.metrics.table import PSNR
+from leakgauge.inversion.observed import SearchProgress
+from leakgauge.inversion.run.received import prepare_received
+from leakgauge.inversion.scoring import (
+    Baselines,
+    Scorer,
+    are_large,
+    are_pictures,
+    nearest_pairs,
+    to_unit,
+)
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Rebuilt:
+class RebuiltUpdate:
     """What was rebuilt from one update.
 
     Attributes:
@@ -56,7 +62,7 @@ class Rebuilt:
         return {**arrays, "labels": labels}, {**about, "count": len(self.x)}
 
 
-def rebuild(prepared: FederationPrepared, one: KeptUpdate, progress: Progress | None) -> Rebuilt:
+def rebuild(prepared: Prepared, one: KeptUpdate, progress: SearchProgress | None) -> RebuiltUpdate:
     """Return the records that a search finds behind a kept update.
 
     The search looks for as many records as ``count_of`` says, whose mean gradient is like that of
@@ -71,28 +77,29 @@ def rebuild(prepared: FederationPrepared, one: KeptUpdate, progress: Progress | 
     if count != update.records:
         update = replace(update, records=count, batch_size=None)
     seed = derive(spec.seed, NAME, RECONSTRUCTION, one.number, one.client)
-    received = rebuild_received(
+    received = prepare_received(
         prepared.task,
         public,
         update,
-        settings(prepared),
+        method(prepared),
         labels=spec.labels,
         simulate=spec.simulate,
         seed=seed,
-        progress=progress,
-    )
-    low, high = range_of(public.x)
-    x = _scaled(received.x, low, high).clamp(0, 1)
+    ).rebuild(progress)
+    unit = partial(to_unit, low=received.low, high=received.high)
+    scorer = Scorer(metrics=(PSNR,))
+    x = unit(received.x).clamp(0, 1)
     truth, scores, guess = x[:0], np.zeros(0), 0.0
     if one.client in prepared.held:
-        true = _scaled(prepared.data.x[prepared.held[one.client]], low, high)
-        others = _scaled(_drawn(public, len(x), seed).x, low, high)
-        mean = _scaled(public.x, low, high).mean(dim=0).expand_as(x)
-        order = nearest(x, true)
+        true = unit(prepared.data.x[prepared.held[one.client]])
+        scaled = unit(public.x)
+        baselines = Baselines(Dataset(scaled, public.y), scaled.mean(dim=0))
+        guesses = baselines.drawn(len(x), seed), baselines.mean.expand_as(x)
+        order = nearest_pairs(x, true)
         x, truth = x[order[0]], true[order[1]]
-        scores = psnr(x, truth).cpu().numpy()
-        guess = max(_matched(guessed, true) for guessed in (others, mean))
-    return Rebuilt(
+        scores = scorer.scores(x, truth)[PSNR].cpu().numpy()
+        guess = max(_matched(scorer, guessed, true) for guessed in guesses)
+    return RebuiltUpdate(
         x=x,
         truth=truth,
         psnr=scores,
@@ -103,57 +110,27 @@ def rebuild(prepared: FederationPrepared, one: KeptUpdate, progress: Progress | 
     )
 
 
-def settings(prepared: FederationPrepared) -> Settings:
-    """Return the settings of the search."""
+def method(prepared: Prepared) -> Method:
+    """Return the attack on the updates."""
     spec, x = prepared.spec, prepared.data.x
-    return settings_of(
+    return method_of(
         spec.method,
-        spec.iterations,
-        spec.restarts,
+        iterations=spec.iterations,
+        restarts=spec.restarts,
         are_images=are_pictures(x),
         large=are_large(x),
     )
 
 
-def nearest(x: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which rebuilt record stands beside which true one; no true one stands twice.
-
-    It uses the truth, so it is for scoring only. Of N true records the best B are chosen, so a
-    guess must be matched in the same way.
-
-    Args:
-        x: ``[B, ...]``.
-        truth: ``[N, ...]``.
-
-    >>> order = nearest(torch.tensor([[0.0], [9.0]]), torch.tensor([[8.0], [5.0], [1.0]]))
-    >>> [one.tolist() for one in order]
-    [[0, 1], [2, 0]]
-    """
-    cost = torch.cdist(x.flatten(1).double(), truth.flatten(1).double()).square()
-    rows, columns = linear_sum_assignment(cost.cpu().numpy())
-    return torch.from_numpy(rows).to(x.device), torch.from_numpy(columns).to(x.device)
+def _matched(scorer: Scorer, guess: Tensor, truth: Tensor) -> float:
+    rows, columns = nearest_pairs(guess, truth)
+    return float(scorer.scores(guess[rows], truth[columns])[PSNR].mean())
 
 
-def _matched(guess: Tensor, truth: Tensor) -> float:
-    rows, columns = nearest(guess, truth)
-    return float(psnr(guess[rows], truth[columns]).mean())
-
-
-def _drawn(public: Dataset, count: int, seed: int) -> Dataset:
-    order = torch.randperm(len(public), generator=torch_stream(seed, "others"))[:count]
-    return public.rows(order.to(public.x.device))
-
-
-def _scaled(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Values from 0 to 1 over the range of public records; 0 where that is one value."""
-    width = torch.where(high > low, high - low, 1.0)
-    return torch.where(high > low, (x - low) / width, 0.0)
-
-
-def from_arrays(kept: tuple[Mapping[str, Any], Mapping[str, Any]]) -> Rebuilt:
+def from_arrays(kept: tuple[Mapping[str, Any], Mapping[str, Any]]) -> RebuiltUpdate:
     """Return what ``to_arrays`` gave."""
     arrays, about = kept
-    return Rebuilt(
+    return RebuiltUpdate(
         x=torch.from_numpy(arrays["x"]),
         truth=torch.from_numpy(arrays["truth"]),
         psnr=arrays["psnr"],

@@ -1,8 +1,8 @@
-"""A convolution whose gradients can be differentiated at the price of ordinary kernels.
+"""A convolution with gradients that can be differentiated at the price of ordinary kernels.
 
 Plain double backward makes autograd compute cotangents that are not needed, and runs some of the
 others as convolutions of odd shapes. Here every pass is one forward, input-gradient or
-weight-gradient kernel: 7 passes for a matched gradient, where a plain gradient takes 3.
+weight-gradient kernel: 7 passes for a matched gradient; a plain gradient takes 3.
 """
 
 from dataclasses import dataclass
@@ -49,25 +49,25 @@ class Geometry:
         return cls(_each(stride, space), _each(padding, space), dilations, groups)
 
     def outputs(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """``[R, O, ...]`` from ``x [R, I, ...]`` and ``weight [O, I / groups, ...]``."""
+        """Return ``[R, O, ...]`` for ``x [R, I, ...]``, ``weight [O, I / groups, ...]``."""
         kernel = _KERNELS[len(self.stride)]
         return kernel(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
     def input_gradient(self, dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-        """``[R, I, ...]`` from the gradient ``dy [R, O, ...]``; of ``x`` only the shape counts."""
+        """Return ``[R, I, ...]`` from ``dy [R, O, ...]``; only the shape of ``x`` is used."""
         return self._backward(dy, x, weight, 0)
 
     def weight_gradient(self, dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-        """``[O, I / groups, ...]``, summed over the R rows; of ``weight`` only the shape counts."""
+        """Return ``[O, I / groups, ...]``, summed over rows; only ``weight.shape`` is used."""
         if self._overruns(x, weight):
             dy, x = dy.contiguous(), x.contiguous()
         return self._backward(dy, x, weight, 1)
 
     def _overruns(self, x: Tensor, weight: Tensor) -> bool:
-        """Whether oneDNN 3.12 on AVX2 writes past its buffer if the channels lie innermost.
+        """Return whether oneDNN 3.12 on AVX2 writes past its buffer with innermost channels.
 
-        So for kernels of one point with a stride and fewer than 8 channels: ``double free or
-        corruption``.
+        It does (``double free or corruption``) for kernels of one point with a stride and fewer
+        than 8 channels.
         """
         point = all(side == 1 for side in weight.shape[2:])
         return point and max(self.stride) > 1 and x.shape[1] < 8
@@ -81,13 +81,13 @@ class Geometry:
 
 
 def _each(value: Any, space: int) -> tuple[int, ...]:
-    """A whole number for each axis of space."""
+    """Return a whole number for each axis of space."""
     values = [value] if isinstance(value, int) else [int(one) for one in value]
     return tuple(values * space if len(values) == 1 else values)
 
 
 def view(x: Tensor, *shape: Any, **given: Any) -> Tensor:
-    """``x.view(...)``; where the channels lie innermost, it may have to copy."""
+    """Return ``x.view(...)``; with innermost channels, it may have to copy."""
     try:
         result: Tensor = x.view(*shape, **given)
     except RuntimeError:
@@ -96,21 +96,21 @@ def view(x: Tensor, *shape: Any, **given: Any) -> Tensor:
 
 
 def inward(value: Tensor, wide: bool) -> Tensor:
-    """Return the values contiguous; with the channels of images innermost where ``wide``."""
+    """Return the values contiguous; with the channels of images innermost if ``wide``."""
     return value.contiguous(memory_format=torch.channels_last) if wide else value.contiguous()
 
 
 def wide(x: Tensor, weight: Tensor) -> bool:
-    """Whether kernels are faster with the channels innermost than the change of layout costs.
+    """Return whether innermost channels save more time than the change of layout costs.
 
-    So on CPUs in single precision, and where images hold more numbers than the kernel.
+    They do on CPUs in single precision, if images hold more numbers than the kernel.
     """
     plain = x.dim() != 4 or x.device.type != "cpu" or x.dtype == torch.float64
     return not plain and x.numel() >= weight.numel()
 
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:
-    """The convolution of rows ``x`` with a constant kernel, twice differentiable in ``x``."""
+    """Return rows ``x`` convolved with a constant kernel, twice differentiable in ``x``."""
     result: Tensor = _Convolve.apply(x, weight, bias, geometry)  # type: ignore[no-untyped-call]
     return result
 
@@ -118,14 +118,14 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry)
 def weight_gradients(
     dy: Tensor, x: Tensor, weight: Tensor, geometry: Geometry, targets: int
 ) -> Tensor:
-    """The kernel's gradient for each target, ``[N, *weight.shape]``, once differentiable.
+    """Return the kernel's gradient for each target, ``[N, *weight.shape]``, once differentiable.
 
     Args:
         dy: the gradient in the outputs ``[N * B, O, ...]``, target after target.
         x: the inputs ``[N * B, I, ...]``.
-        weight: the kernel; only its shape counts.
-        geometry: of the convolution.
-        targets: N.
+        weight: the kernel; only its shape is used.
+        geometry: geometry of the convolution.
+        targets: number of targets N.
     """
     if not torch.is_grad_enabled():
         return _each_kernel(dy, x, weight, geometry, targets)
@@ -156,7 +156,7 @@ class _Convolve(torch.autograd.Function):
         dy = inward(dy, wide(x, weight))
         if not torch.is_grad_enabled():
             return ctx.how.input_gradient(dy, x, weight), None, None, None
-        # Detached, for its shape alone: else autograd would compute a gradient that is zero.
+        # Detached because only its shape is used: autograd would compute a gradient of zero.
         result = _InputGradient.apply(dy, x.detach(), weight, ctx.how)  # type: ignore[no-untyped-call]
         return result, None, None, None
 

@@ -1,37 +1,178 @@
-"""The slope of a matched gradient by a difference of two plain ones: below the floor of 7/3.
+"""The slope of a matched gradient from two plain gradients: below the floor of 7/3.
 
 With g(x) the gradient of the loss l in the weights w, and v that of the objective in g, the slope
 of the objective in x is ``d/dx <g(x), v>``, and that is the derivative of ``dl/dx`` at w along v.
 Two ordinary passes give it: ``(dl/dx at w + e v) - (dl/dx at w)``, over e. A convolution runs 5
-times, where a plain gradient runs it 3 times and differentiating twice 7 times.
+times; a plain gradient runs it 3 times, and differentiating twice 7 times.
 
-Where a unit of a ReLU crosses zero between the two, the difference would see a jump that no
-derivative has; so the second pass uses the ReLU masks of the first.
+If a unit of a ReLU crossed zero between the two, the difference would see a jump that no derivative
+has; so the second pass uses the ReLU masks of the first.
+
+The gradients of a network, the observed ones and its weights are often larger than all else
+that a step touches, and memory is slow. If the objective is a cosine distance, its slope is a
+sum of the two gradients, so the slope's norm is known before the slope is computed, and each
+gradient is read twice.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import compress
 
 import torch
 from torch import Tensor
 
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.inversion.double_backward.first_order import first_order_gradients, first_order_slope
-from leakgauge.inversion.double_backward.perturbation import WeightPerturbation
-from leakgauge.inversion.double_backward.relu_masks import ReluMaskReplay
+from leakgauge.inversion.double_backward.first_order import (
+    ReluMaskReplay,
+    first_order_gradients,
+    first_order_slope,
+)
 from leakgauge.inversion.double_backward.substitution import ParameterSlots
-from leakgauge.inversion.search.objective import Objective
+from leakgauge.inversion.search.objective import Objective, cosine_distance, stretches
+
+_SMALLEST = 0.1
+"""Smallest size of a layer's weights that counts, relative to the mean size of all weights. Without
+it, a layer that begins at zero would allow no step in any layer."""
+
+_CANCELLED = 1e-3
+"""Smallest square of a sum, relative to its terms, that is not mostly rounding."""
+
+
+class WeightPerturbation:
+    """An objective, and the weights perturbed along its slope v in the gradient.
+
+    Args:
+        objective: distance of gradients from the observed ones.
+        params: the weights by name, leaf ``[*p]``.
+        observed: gradients of T targets, leaf ``[T, *p]``.
+        step: relative change of the weights in the layer that changes most.
+    """
+
+    def __init__(self, objective: Objective, params: Params, observed: Grads, step: float) -> None:
+        self._objective, self._params, self._step = objective, params, step
+        targets = range(len(next(iter(observed.values()))))
+        self._observed = [
+            {n: value[row : row + 1] for n, value in observed.items()} for row in targets
+        ]
+        self._room = _room(params)
+        known = stretches(objective, observed)
+        self._names = None if known is None else list(known)
+        # For each target, one stretch per name.
+        self._stretches = torch.stack(list(known.values()), 1).tolist() if known else []
+        compared = self._names or []
+        self._theirs = [_floats([_dot(own[n], own[n]) for n in compared]) for own in self._observed]
+
+    def value(self, grads: Grads, row: int) -> Tensor:
+        """Return the objective of ``grads``, leaf ``[1, *p]``, against the target ``row``."""
+        value: Tensor
+        (value,) = self._objective(grads, self._observed[row])
+        return value
+
+    def __call__(self, grads: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
+        """Return the value, the weights ``w + size * v``, leaf ``[*p]``, and the size.
+
+        v is the slope of the objective in the gradient ``grads``.
+        """
+        perturb = self._differentiated if self._names is None else self._summed
+        value, changed, size = perturb(grads, row)
+        return value, {**self._params, **changed}, size
+
+    def _differentiated(self, grads: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
+        grads = {name: value.detach().requires_grad_() for name, value in grads.items()}
+        with torch.enable_grad():
+            value = self.value(grads, row)
+        slopes = torch.autograd.grad(value, list(grads.values()), allow_unused=True)
+        along = {n: v[0] for n, v in zip(grads, slopes, strict=True) if v is not None}
+        squares = _floats([_dot(v, v) for v in along.values()])
+        size = self._size(dict(zip(along, squares, strict=True)))
+        changed = {name: torch.add(self._params[name], v, alpha=size) for name, v in along.items()}
+        return value.detach(), changed, size
+
+    def _summed(self, grads: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
+        """Use ``v = u (a * observed + b * grads)`` for a layer of weight u, with numbers a, b."""
+        names, weights = self._names or [], self._stretches[row]
+        pairs = [(grads[name], self._observed[row][name]) for name in names]
+        # Together for each layer, while it is in the cache.
+        sums = _floats([_dot(one, other) for one, observed in pairs for other in (observed, one)])
+        dots, ours, theirs = sums[::2], sums[1::2], self._theirs[row]
+        value, a, b = _cosine(weights, dots, ours, theirs)
+        squares = {}
+        for name, u, pair, *of_layer in zip(names, weights, pairs, dots, ours, theirs, strict=True):
+            squares[name] = u * u * _square(a, b, pair, *of_layer)
+        size = self._size(squares)
+        changed = {}
+        for name, u, (one, observed) in zip(names, weights, pairs, strict=True):
+            weight = torch.add(self._params[name], observed[0], alpha=size * u * a)
+            changed[name] = weight.add_(one[0], alpha=size * u * b)
+        return pairs[0][0].new_tensor(value), changed, size
+
+    def _size(self, squares: Mapping[str, float]) -> float:
+        """Return the size with largest relative change ``step``; ``squares`` are those of v."""
+        chosen = [name for name in squares if self._params[name].dim() > 1] or list(squares)
+        largest = max(math.sqrt(squares[name]) / self._room[name] for name in chosen)
+        return self._step / largest if largest > 0 else self._step
+
+
+def _cosine(
+    weights: Sequence[float], dots: Sequence[float], ours: Sequence[float], theirs: Sequence[float]
+) -> tuple[float, float, float]:
+    """Return the cosine distance, its slope in the dot product, and twice that in our square."""
+    of_layers = torch.tensor([dots, ours, theirs], dtype=torch.float64)
+    totals = (of_layers @ torch.tensor(weights, dtype=torch.float64)).requires_grad_()
+    with torch.enable_grad():
+        value = cosine_distance((totals[:1], totals[1:2], totals[2:]))
+    (slopes,) = torch.autograd.grad(value, totals)
+    by_dot, by_ours, _ = slopes.tolist()
+    return value.item(), by_dot, 2 * by_ours
+
+
+def _square(
+    a: float, b: float, pair: tuple[Tensor, Tensor], dot: float, ours: float, theirs: float
+) -> float:
+    """Return ``|a * observed + b * grads|^2``, from known products unless they cancel."""
+    terms = a * a * theirs, b * b * ours, 2 * a * b * dot
+    total = sum(terms)
+    if total > _CANCELLED * sum(abs(term) for term in terms):
+        return total
+    grads, observed = pair
+    way = a * observed + b * grads
+    return float(_dot(way, way))
+
+
+def _room(params: Params) -> dict[str, float]:
+    """Return the norm of each weight, at least a share of the mean norm."""
+    norms = [math.sqrt(square) for square in _floats([_dot(p, p) for p in params.values()])]
+    matrices = [p.dim() > 1 for p in params.values()]
+    counted = matrices if any(matrices) else [True] * len(matrices)
+    of_all = math.hypot(*compress(norms, counted))
+    numbers = sum(p.numel() for p in compress(params.values(), counted))
+    least = _SMALLEST * of_all / math.sqrt(max(numbers, 1))
+    return {
+        name: max(norm, least * math.sqrt(p.numel()), torch.finfo(p.dtype).tiny)
+        for (name, p), norm in zip(params.items(), norms, strict=True)
+    }
+
+
+def _dot(one: Tensor, other: Tensor) -> Tensor:
+    return torch.dot(one.flatten(), other.flatten())
+
+
+def _floats(values: list[Tensor]) -> list[float]:
+    """Return the values, read together: each reading waits for a GPU."""
+    return torch.stack(values).tolist() if values else []
+
 
 STEP = 3e-5
-"""Largest relative change of a weight matrix. Rounding calls for more, curvature for less: an
-untrained ResNet has logits of tens, and a softmax that saturates soon."""
+"""Largest relative change of a weight matrix. Rounding needs a larger one, curvature a smaller
+one: an untrained ResNet has logits of tens, and a softmax that saturates soon."""
 
 
 class Difference:
     """The objective at batches ``x [N, B, ...]``, ``[N]``; differentiable once, in ``x``.
 
     Its value is exact. Its slope is off by ``step`` times the curvature and by the rounding over
-    ``step``: in single precision some thousandths.
+    ``step``: in single precision a few thousandths.
 
     Args:
         task: the model and its loss; neither the model nor its mode may change afterwards.
@@ -56,9 +197,9 @@ class Difference:
         self._perturb = WeightPerturbation(objective, self._params, observed, step)
 
     def __call__(self, x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
-        """The objective at ``x`` with targets ``y [N, B]`` int64, for the targets ``rows [N]``.
+        """Return the objective at ``x``, with labels ``y [N, B]`` int64 and targets ``rows [N]``.
 
-        No slope is computed where ``x`` does not require a gradient.
+        No slope is computed if ``x`` does not require a gradient.
         """
         with _all_digits():
             given = zip(x, y, rows.tolist(), strict=True)
@@ -81,7 +222,7 @@ class Difference:
 
 @contextmanager
 def _all_digits() -> Iterator[None]:
-    """Products on a GPU in full single precision: TF32 rounds by more than ``STEP``."""
+    """Multiply in full single precision on a GPU: TF32 rounds by more than ``STEP``."""
     own = torch.backends.cudnn.conv, torch.backends.cuda.matmul  # type: ignore[attr-defined]
     before = [one.fp32_precision for one in own]
     for one in own:

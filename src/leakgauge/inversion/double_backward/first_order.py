@@ -1,6 +1,6 @@
-"""Gradients that are not differentiated again: ordinary autograd, on fast memory layouts."""
+"""Plain first-order gradients on fast memory layouts, and the ReLU masks of a run to replay."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -12,8 +12,71 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients.probing import one_line
 from leakgauge.inversion.double_backward.convolution import inward, view, wide
-from leakgauge.inversion.double_backward.relu_masks import ReluMaskReplay
 from leakgauge.inversion.double_backward.substitution import ParameterSlots
+
+
+class ReluMaskReplay:
+    """Masks of ReLUs and leaky ReLUs, in the order of a model's calls.
+
+    Other functions that are not smooth, such as max-pooling, run unchanged.
+    """
+
+    def __init__(self) -> None:
+        self._masks: list[Tensor] = []
+        self._at: int | None = None
+
+    def replay(self) -> "ReluMaskReplay":
+        """Return the recorded masks, for a second run of the model."""
+        self._at = 0
+        return self
+
+    def run(self, func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> Tensor | None:
+        """Return the outputs of a ReLU; None for any other call."""
+        read = _KNOWN.get(func)
+        if read is None:
+            return None
+        x, slope, inplace = read(*args, **given)
+        if self._at is None:
+            # A ReLU's outputs give its mask, and autograd keeps them anyway.
+            before = x.detach().clone() if slope and inplace else x.detach()
+            first: Tensor = func(*args, **given)
+            self._masks.append(before if slope else first.detach())
+            return first
+        fits = self._at < len(self._masks) and self._masks[self._at].shape == x.shape
+        require(fits, "the model does not compute the same in a second run; choose slope=exact")
+        mask, self._at = self._masks[self._at], self._at + 1
+        # The kernel of autograd: x where the mask is positive, slope times x elsewhere.
+        outputs: Tensor = torch.ops.aten.leaky_relu_backward(x, mask, slope, False)
+        return x.copy_(outputs) if inplace else outputs
+
+
+Read = Callable[..., tuple[Tensor, float, bool]]
+
+
+def _relu(input: Tensor, inplace: bool = False) -> tuple[Tensor, float, bool]:  # noqa: A002
+    return input, 0.0, inplace
+
+
+def _leaky(
+    input: Tensor,  # noqa: A002
+    negative_slope: float = 0.01,
+    inplace: bool = False,
+) -> tuple[Tensor, float, bool]:
+    return input, negative_slope, inplace
+
+
+def _inplace(input: Tensor) -> tuple[Tensor, float, bool]:  # noqa: A002
+    return input, 0.0, True
+
+
+_KNOWN: dict[Any, Read] = {
+    F.relu: _relu,
+    torch.relu: _relu,
+    Tensor.relu: _relu,
+    torch.relu_: _inplace,
+    Tensor.relu_: _inplace,
+    F.leaky_relu: _leaky,
+}
 
 
 def first_order_gradients(
@@ -24,15 +87,15 @@ def first_order_gradients(
     y: Tensor,
     masks: ReluMaskReplay | None = None,
 ) -> tuple[dict[str, Tensor], Tensor | None]:
-    """The gradient of one batch in the weights, leaf ``[1, *p]``, and in ``x [B, ...]``.
+    """Return the gradient of one batch in the weights, leaf ``[1, *p]``, and in ``x [B, ...]``.
 
     Args:
         task: the model and its loss.
-        slots: of its model.
+        slots: parameter slots of the model.
         params: all trainable parameters by name, leaf ``[*p]``.
-        x: records; there is no gradient in them where they do not require it.
+        x: records; without ``requires_grad``, the second result is None.
         y: targets ``[B]``.
-        masks: records the masks of the ReLUs.
+        masks: recorder of the ReLU masks.
     """
     leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
     inputs = [*leaves.values(), x] if x.requires_grad else list(leaves.values())

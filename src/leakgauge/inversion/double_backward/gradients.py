@@ -2,7 +2,7 @@
 
 While the model runs, its convolutions, linear layers and BatchNorms in eval mode are intercepted
 (see ``interceptor``). The weights are constants there, so autograd never spends work on them; every
-other operation runs as it is, and plain autograd differentiates it. Gradients that need no second
+other operation runs unchanged, and plain autograd differentiates it. Gradients that need no second
 derivative are plain autograd (see ``first_order``). Afterwards the module is unchanged.
 """
 
@@ -18,18 +18,17 @@ from leakgauge.core.checks import require
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.probing import trainable, vectorisable_kernels
 from leakgauge.inversion.double_backward.first_order import first_order_gradients
-from leakgauge.inversion.double_backward.interceptor import LayerInterceptor
-from leakgauge.inversion.double_backward.layers import Known
+from leakgauge.inversion.double_backward.interceptor import LayerInterceptor, ModelTensor
 from leakgauge.inversion.double_backward.substitution import ParameterSlots
 
-# By any of these, torch reports a model that it cannot vectorise; a loop then names the problem.
+# Torch reports a model that it cannot vectorise by any of these; a loop then names the problem.
 _REFUSALS: tuple[type[Exception], ...] = (
     *(RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError),
     *(NotImplementedError, AssertionError, UserWarning),
 )
 
 _LOOPED: WeakSet[nn.Module] = WeakSet()
-"""Models that do not vectorise, so that no later step tries it again."""
+"""Models that do not vectorise, so that later steps do not try again."""
 
 
 def differentiable_gradients(
@@ -41,10 +40,10 @@ def differentiable_gradients(
     stacked_params: bool = False,
     weights_fixed: bool = True,
 ) -> Grads:
-    """The gradient of the mean loss of each of N batches, differentiable in ``x`` and ``y``.
+    """Return the gradient of the mean loss of each of N batches, differentiable in ``x`` and ``y``.
 
-    One further backward pass is cheap, ``torch.autograd.grad(objective.sum(), x)``, and exact: to
-    rounding it gives what plain double backward gives. A third derivative is refused by torch.
+    One further backward pass is cheap, ``torch.autograd.grad(objective.sum(), x)``, and exact: up
+    to rounding it equals plain double backward. A third derivative is refused by torch.
     Memory grows with N.
 
     Args:
@@ -106,7 +105,7 @@ def _check(
             )
     wanted = {name: value.shape for name, value in slots.trainable.items()}
     if wanted != {name: value.shape[1 if stacked else 0 :] for name, value in params.items()}:
-        # Only here: the search for similar names is too slow for every step.
+        # Only now: the search for similar names is too slow for every step.
         trainable(task.model, {name: v[0] if stacked else v for name, v in params.items()})
 
 
@@ -119,7 +118,7 @@ def _looped(
     stacked: bool,
     graph: bool,
 ) -> dict[str, Tensor]:
-    """One batch after the other, on the fast kernels."""
+    """Return the gradients of one batch after the other, on the fast kernels."""
     rows = []
     for n in range(len(x)):
         own = {k: v[n] for k, v in params.items()} if stacked else params
@@ -130,7 +129,7 @@ def _looped(
 def _one(
     task: Task, slots: ParameterSlots, params: Params, x: Tensor, y: Tensor, graph: bool
 ) -> dict[str, Tensor]:
-    """The gradient of one batch ``x [B, ...]``, leaf ``[1, *p]``."""
+    """Return the gradient of one batch ``x [B, ...]``, leaf ``[1, *p]``."""
     if not graph:
         return first_order_gradients(task, slots, params, x.detach(), y)[0]
     leaves = {name: _leaf(value) for name, value in params.items()}
@@ -143,7 +142,7 @@ def _one(
 def _at_once(
     task: Task, slots: ParameterSlots, params: Params, x: Tensor, y: Tensor, graph: bool
 ) -> dict[str, Tensor]:
-    """The gradients of N batches in one pass through the model, the rows kept apart by ``vmap``."""
+    """Return the gradients of N batches from one pass; ``vmap`` keeps the rows apart."""
     count = len(x)
     leaves = {name: _leaf(value.expand(count, *value.shape)) for name, value in params.items()}
     buffers = slots.own_buffers()
@@ -154,7 +153,7 @@ def _at_once(
         return slots.loss(task, {**leaves, **buffers}, x, y, interceptor)
 
     with warnings.catch_warnings():
-        # Torch would run such a step one batch at a time: the loop does that better.
+        # Torch would run such a step one batch at a time; the loop is faster.
         warnings.filterwarnings("error", message=".*performance drop")
         losses = vmap(loss_of)(leaves, x, y)
     return _summed(_collect(interceptor, losses.sum(), leaves, graph), params, count)
@@ -163,7 +162,7 @@ def _at_once(
 def _collect(
     interceptor: LayerInterceptor, loss: Tensor, leaves: Params, graph: bool
 ) -> list[dict[str, Tensor]]:
-    """All contributions to the gradients: of intercepted layers and of other operations."""
+    """Return all contributions to the gradients, from intercepted layers and other operations."""
     require(loss.requires_grad, "the loss does not depend on any trainable parameter")
     edges = interceptor.edges()
     slopes = torch.autograd.grad(
@@ -180,7 +179,7 @@ def _collect(
 
 
 def _summed(parts: list[dict[str, Tensor]], params: Params, count: int) -> dict[str, Tensor]:
-    """The sum of all contributions by name, in the order of ``params``; zeros without any."""
+    """Return the sum of all contributions by name, ordered as ``params``; zeros without any."""
     total: dict[str, Tensor] = {}
     for one in parts:
         for name, value in one.items():
@@ -192,14 +191,14 @@ def _summed(parts: list[dict[str, Tensor]], params: Params, count: int) -> dict[
 
 
 def _leaf(value: Tensor) -> Tensor:
-    """The value under another identity, open to autograd: for operations that run as they are."""
+    """Return a differentiable alias of the value, for operations that are not intercepted."""
     return value.view_as(value) if value.requires_grad else value.detach().requires_grad_()
 
 
 def _known(
     slots: ParameterSlots, params: Params, leaves: Params, buffers: Mapping[str, Tensor]
-) -> dict[int, Known]:
-    """The model's tensors by the ``id`` under which its layers receive them."""
+) -> dict[int, ModelTensor]:
+    """Return the model's tensors by the ``id`` of the object that its layers receive."""
     constants = (*slots.frozen.values(), *buffers.values())
-    known = {id(value): Known(None, value) for value in constants}
-    return known | {id(leaf): Known(name, params[name]) for name, leaf in leaves.items()}
+    known = {id(value): ModelTensor(None, value) for value in constants}
+    return known | {id(leaf): ModelTensor(name, params[name]) for name, leaf in leaves.items()}

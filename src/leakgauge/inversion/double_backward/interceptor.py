@@ -1,9 +1,12 @@
 """Intercepts the layers of a running model, and computes the gradients of their weights afterwards.
 
-An intercepted layer computes its normal outputs, from weights that are constants to autograd. From
-its inputs x and the gradient dy in its outputs, which autograd computes anyway, its weights'
-gradients follow by one cheap formula for each kind of layer; differentiated, that formula costs two
+An intercepted layer computes its normal outputs, from weights that are constants to autograd. Its
+weights' gradients follow from its inputs x and the gradient dy in its outputs, which autograd
+computes anyway, by one cheap formula for each kind of layer; differentiated, that formula costs two
 kernels.
+
+Each kind gives its outputs ``[R, ...]`` from ``x [R, ...]``, and the gradients of weight and bias,
+``[N, *p]``. The rows of all targets lie one after the other, ``R = N * B``.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,13 +15,181 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
 from leakgauge.core.checks import InputError
-from leakgauge.inversion.double_backward.convolution import view
-from leakgauge.inversion.double_backward.layers import RECOGNISED, Known, Layer, split_targets
+from leakgauge.inversion.double_backward.convolution import (
+    Geometry,
+    convolve,
+    inward,
+    view,
+    weight_gradients,
+    wide,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelTensor:
+    """A tensor of the model: the name of its gradient, and its value.
+
+    Attributes:
+        name: name of a trainable parameter; None for frozen parameters and buffers.
+        value: value ``[*p]``, the same for all targets.
+    """
+
+    name: str | None
+    value: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution:
+    """A convolution with one weight and geometry."""
+
+    weight: ModelTensor
+    bias: ModelTensor | None
+    geometry: Geometry
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """Return the layer's outputs ``[R, ...]``."""
+        weight, bias = self.weight.value, _value(self.bias)
+        if weight.requires_grad or (bias is not None and bias.requires_grad):
+            return self.geometry.outputs(x, weight, bias)
+        inner = wide(x, weight)
+        return convolve(inward(x, inner), inward(weight, inner), bias, self.geometry)
+
+    def gradients(self, dy: Tensor, x: Tensor, targets: int) -> tuple[Tensor, Tensor]:
+        """Return the gradients of weight and bias, ``[N, *p]``."""
+        weight = self.weight.value.detach()  # Only its shape is used.
+        inner = wide(x, weight)
+        of_weight = weight_gradients(
+            inward(dy, inner), inward(x, inner), weight, self.geometry, targets
+        )
+        return of_weight, split_targets(dy, targets).flatten(3).sum((1, 3))
+
+
+@dataclass(frozen=True, eq=False)
+class LinearLayer:
+    """A linear layer on the last axis."""
+
+    weight: ModelTensor
+    bias: ModelTensor | None
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """Return the layer's outputs ``[R, ...]``."""
+        return F.linear(x, self.weight.value, _value(self.bias))
+
+    def gradients(self, dy: Tensor, x: Tensor, targets: int) -> tuple[Tensor, Tensor]:
+        """Return the gradients of weight and bias, ``[N, *p]``."""
+        rows = dy.reshape(targets, -1, dy.shape[-1])
+        return rows.mT @ x.reshape(targets, -1, x.shape[-1]), rows.sum(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Normalisation:
+    """BatchNorm in eval mode: a scale and a shift of each channel."""
+
+    weight: ModelTensor
+    bias: ModelTensor | None
+    mean: Tensor
+    inverse: Tensor
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """Return the layer's outputs ``[R, ...]``."""
+        scale = self.weight.value * self.inverse
+        shift = -self.mean * scale if self.bias is None else self.bias.value - self.mean * scale
+        return torch.addcmul(_channels(shift, x), x, _channels(scale, x))
+
+    def gradients(self, dy: Tensor, x: Tensor, targets: int) -> tuple[Tensor, Tensor]:
+        """Return the gradients of weight and bias, ``[N, *p]``."""
+        dy, x = split_targets(dy, targets), split_targets(x, targets)
+        space = [axis for axis in range(1, x.dim()) if axis != 2]
+        centred = x - _channels(self.mean, x[0])
+        return (dy * centred).sum(space) * self.inverse, dy.sum(space)
+
+
+Layer = Convolution | LinearLayer | Normalisation
+
+
+def _value(known: ModelTensor | None) -> Tensor | None:
+    return None if known is None else known.value
+
+
+def split_targets(rows: Tensor, targets: int) -> Tensor:
+    """Return ``[N, B, ...]`` from the rows ``[N * B, ...]`` of all targets."""
+    return rows.view(targets, -1, *rows.shape[1:])
+
+
+def _channels(value: Tensor, x: Tensor) -> Tensor:
+    """Return ``value [C]`` in a shape that broadcasts against ``x [R, C, ...]``."""
+    return value.view(-1, *[1] * (x.dim() - 2))
+
+
+def _convolution(
+    known: Mapping[int, ModelTensor],
+    input: Tensor,  # noqa: A002
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Layer | None:
+    both = _both_known(known, weight, bias)
+    if both is None or input.dim() != weight.dim():
+        return None
+    geometry = Geometry.read(weight, stride, padding, dilation, groups)
+    # None for uneven padding, which plain autograd handles.
+    return None if geometry is None else Convolution(*both, geometry)
+
+
+def _linear(
+    known: Mapping[int, ModelTensor],
+    input: Tensor,  # noqa: A002
+    weight: Tensor,
+    bias: Tensor | None = None,
+) -> Layer | None:
+    both = _both_known(known, weight, bias)
+    return LinearLayer(*both) if both is not None and input.dim() > 1 else None
+
+
+def _batch_norm(
+    known: Mapping[int, ModelTensor],
+    input: Tensor,  # noqa: A002
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Layer | None:
+    mean, variance = known.get(id(running_mean)), known.get(id(running_var))
+    both = None if weight is None else _both_known(known, weight, bias)
+    if training or both is None or mean is None or variance is None:
+        return None
+    return Normalisation(*both, mean.value, (variance.value + eps).rsqrt())
+
+
+RECOGNISED: dict[Any, Callable[..., Layer | None]] = {
+    F.conv1d: _convolution,
+    F.conv2d: _convolution,
+    F.conv3d: _convolution,
+    F.linear: _linear,
+    F.batch_norm: _batch_norm,
+}
+
+
+def _both_known(
+    known: Mapping[int, ModelTensor], weight: Tensor, bias: Tensor | None
+) -> tuple[ModelTensor, ModelTensor | None] | None:
+    """Return weight and bias as known tensors, or None if the model computed one of them."""
+    first, second = known.get(id(weight)), known.get(id(bias))
+    if first is None or (bias is not None and second is None):
+        return None
+    return first, second
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +216,14 @@ class LayerInterceptor(TorchFunctionMode):
     """Intercepts every layer that it recognises, while the mode is on.
 
     Args:
-        known: the tensors that the model is called with, by ``id``.
-        targets: N; every tensor holds the rows of all.
+        known: tensors that the model receives, by ``id``.
+        targets: number of targets N; each tensor holds the rows of all of them.
         batched: whether ``vmap`` keeps the N rows apart.
     """
 
     def __init__(
         self,
-        known: Mapping[int, Known],
+        known: Mapping[int, ModelTensor],
         targets: int,
         *,
         batched: bool,
@@ -83,11 +254,11 @@ class LayerInterceptor(TorchFunctionMode):
         return _Physical.apply(x, partial(self._run_batched, layer))  # type: ignore[no-untyped-call]
 
     def edges(self) -> list[GradientEdge]:
-        """Return the edges at which autograd gives the gradient in each layer's outputs."""
+        """Return the graph edges that receive the gradients in each layer's outputs."""
         return [call.edge for call in self.calls]
 
     def gradients(self, slopes: list[Tensor | None]) -> list[dict[str, Tensor]]:
-        """Return those of each layer's parameters ``[N, *p]``, from ``slopes`` at the edges."""
+        """Return each layer's parameter gradients ``[N, *p]``, from ``slopes`` at the edges."""
         return [
             call.gradients(dy, self.targets)
             for call, dy in zip(self.calls, slopes, strict=True)
@@ -95,7 +266,7 @@ class LayerInterceptor(TorchFunctionMode):
         ]
 
     def _run(self, layer: Layer, x: Tensor) -> Tensor:
-        if not x.requires_grad:  # Else autograd would see nothing to differentiate here.
+        if not x.requires_grad:  # Otherwise autograd would find nothing to differentiate.
             x = x.detach().requires_grad_()
         out = layer.outputs(x)
         if out.requires_grad:
@@ -104,7 +275,7 @@ class LayerInterceptor(TorchFunctionMode):
         return out
 
     def _run_batched(self, layer: Layer, x: Tensor) -> Tensor:
-        """``[N, B, ...]`` from ``x [N, B, ...]``."""
+        """Return outputs ``[N, B, ...]`` for ``x [N, B, ...]``."""
         return split_targets(self._run(layer, x.flatten(0, 1)), len(x))
 
 
@@ -115,7 +286,7 @@ class _Physical(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        raise NotImplementedError("runs under vmap alone")
+        raise NotImplementedError("runs under vmap only")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:

@@ -1,8 +1,8 @@
 """Inner products of large stacks, differentiated in few passes over memory.
 
 The gradients of a network are often larger than all else that an inner step touches, so an
-objective should not make copies of them; and a network has many parameters, so it should not have
-an operation of autograd for each.
+objective should not copy them; and a network has many parameters, so the objective should not run
+an autograd operation for each.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from leakgauge.gradients.flattening import flat_leaf
 def products(
     ones: Sequence[Tensor], others: Sequence[Tensor], weights: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """``sum_l w_l <one_l, other_l>`` and ``sum_l w_l |one_l|^2`` of each row, ``[N]`` both.
+    """Return ``sum_l w_l <one_l, other_l>`` and ``sum_l w_l |one_l|^2`` of each row, ``[N]`` both.
 
-    Differentiable once, in ``ones``; all else is constant.
+    They are differentiable once, in ``ones``; all else is constant.
 
     Args:
         ones: stacks ``[N, *p]``.
         others: the second factors, of the same shapes.
-        weights: of each stack and row, ``[L, N]``.
+        weights: weight of each stack and row, ``[L, N]``.
 
     >>> products([torch.tensor([[3.0, 4.0]])], [torch.tensor([[1.0, 2.0]])], torch.ones(1, 1))
     (tensor([11.]), tensor([25.]))
@@ -35,7 +35,7 @@ def products(
 
 
 def squares(stacks: Sequence[Tensor], weights: Tensor) -> Tensor:
-    """``sum_l w_l |row_l|^2`` of each row of stacks ``[N, *p]``, ``[N]``, without a copy of them.
+    """Return ``sum_l w_l |row_l|^2`` of each row of stacks ``[N, *p]``, ``[N]``, without a copy.
 
     >>> squares([torch.tensor([[3.0, 4.0]])], torch.tensor([[2.0]]))
     tensor([50.])
@@ -44,13 +44,13 @@ def squares(stacks: Sequence[Tensor], weights: Tensor) -> Tensor:
 
 
 def _dots(one: Tensor, other: Tensor) -> Tensor:
-    """Of each row, ``[N]``. Squared norms go through here, too: torch's norm loses digits."""
+    """Return one dot product per row, ``[N]``. Torch's norm is less exact for squared norms."""
     pairs = zip(flat_leaf(one), flat_leaf(other), strict=True)
     return torch.stack([torch.dot(a, b) for a, b in pairs])
 
 
 def _weighted(rows: list[Tensor], weights: Tensor) -> Tensor:
-    """``sum_l w_l rows_l``, ``[N]``."""
+    """Return ``sum_l w_l rows_l``, ``[N]``."""
     return (weights * torch.stack(rows)).sum(0)
 
 
@@ -86,5 +86,5 @@ class _Products(torch.autograd.Function):
 
 
 def _along(rows: Tensor, stack: Tensor) -> Tensor:
-    """``rows [N]``, to be broadcast against ``stack [N, *p]``."""
+    """Return ``rows [N]`` in a shape that broadcasts against ``stack [N, *p]``."""
     return rows.view(-1, *[1] * (stack.dim() - 1))

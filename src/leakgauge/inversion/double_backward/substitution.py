@@ -16,14 +16,13 @@ Store = dict[str, Tensor | None]
 
 
 class ParameterSlots:
-    """Where a model holds its tensors; valid while the model stays the same.
+    """Places of a model's tensors; valid while the model is unchanged.
 
     Attributes:
-        trainable: the parameters that require a gradient, by name; one that two modules hold has
-            its first name.
-        frozen: the other parameters by name.
-        buffers: by name.
-        training: whether any module is in training mode, and may write its buffers.
+        trainable: parameters that require a gradient, by name; a shared one has its first name.
+        frozen: other parameters by name.
+        buffers: buffers by name.
+        training: whether any module is in training mode, so that it may write its buffers.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -53,14 +52,14 @@ class ParameterSlots:
             self.frozen[name] = value
 
     def own_buffers(self) -> dict[str, Tensor]:
-        """Return the buffers; copies where some module may write to its own."""
+        """Return the buffers; copies if a module may write to its buffers."""
         if not self.training:
             return self.buffers
         return {name: value.detach().clone() for name, value in self.buffers.items()}
 
     @contextmanager
     def filled(self, values: Mapping[str, Tensor]) -> Iterator[None]:
-        """Give the model other ``values`` by name; afterwards it has its own again."""
+        """Give the model other ``values`` by name, and restore its own afterwards."""
         own = {**self.trainable, **self.frozen, **self.buffers}
         new = {id(own[name]): value for name, value in values.items()}
         try:
@@ -79,9 +78,9 @@ class ParameterSlots:
         y: Tensor,
         mode: TorchFunctionMode,
     ) -> Tensor:
-        """Return the loss of a batch at other ``values`` by name, all of it under ``mode``.
+        """Return the loss of a batch at other ``values`` by name, computed under ``mode``.
 
-        The loss function sees the model with its own values, as at a client.
+        The loss function sees the model's own values, as on a client.
         """
         with mode:
             with self.filled(values):

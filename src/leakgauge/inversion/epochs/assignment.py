@@ -1,4 +1,4 @@
-"""Assigns the records of a client to its updates in different epochs.
+"""Assigns the records of a client to its updates in different epochs, and scores the assignment.
 
 In every epoch a client shuffles the same n records into batches, one update each. Each update is
 first inverted alone; then the rough images of different epochs are assigned to each other.
@@ -12,10 +12,11 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from leakgauge.core.checks import require, require_choice, require_count
-from leakgauge.inversion.epochs.plan import EpochPlan
+from leakgauge.inversion.epochs.epoch import EpochPlan
+from leakgauge.inversion.metrics.similarity import align_to_truth
 
 METHODS = ("greedy", "optimal")
-"""The paper's way to assign rough images to one another, and ours."""
+"""Methods of assigning rough images: the paper's, and ours."""
 
 _NOT_FINITE = "rough images hold values that are not finite; leave out updates that failed"
 
@@ -30,25 +31,25 @@ def match_epochs(
 ) -> EpochPlan:
     """Return the plan that assigns the rough images of every later epoch to those of the first.
 
-    ``greedy`` is the paper's: images may be matched whose updates' lists of labels share a label,
-    which is the image's own label where an update is of one record. Consecutive epochs are matched,
-    and their assignments composed.
+    ``greedy`` is the paper's: two images may be matched if the labels of their updates overlap; for
+    updates of one record, this is the image's label. Consecutive epochs are matched, and their
+    assignments composed.
 
-    ``optimal`` is ours: an image may be matched to those of its own label, and every epoch is
+    ``optimal`` is ours: images may be matched if they have the same label, and every epoch is
     matched to the first, since composed assignments add up their errors.
 
     Args:
-        images: of each epoch, rebuilt from its updates alone, ``[U, B, ...]``.
-        labels: of these images, int64 ``[U, B]``.
-        pool: as for ``match``.
-        method: as for ``match``; it decides the filter by labels, too.
-        by_labels: whether labels decide which images may be matched; False is for comparison.
+        images: images of each epoch, rebuilt from its updates only, ``[U, B, ...]``.
+        labels: labels of these images, int64 ``[U, B]``.
+        pool: see ``match``.
+        method: see ``match``; it also decides the filter by labels.
+        by_labels: whether labels restrict the matches; False is for comparison.
 
     Returns:
-        The plan; its first epoch is 0, 1, 2, ... by definition.
+        The plan; its first epoch is always 0, 1, 2, ...
 
     Raises:
-        InputError: the epochs have different shapes, or as ``match``.
+        InputError: the epochs have different shapes; also see ``match``.
 
     References:
         Xu et al., AGIC, SRDS 2022, section IV-B.
@@ -68,10 +69,10 @@ def match_epochs(
     flat = [one.flatten(0, 1) for one in images]
     orders = [torch.arange(len(flat[0]))]
     for epoch in range(1, len(images)):
-        beside = epoch - 1 if papers else 0
-        allowed = share(labels[beside], labels[epoch]) if by_labels else None
-        found = match(flat[beside], flat[epoch], allowed=allowed, pool=pool, method=method)
-        orders.append(found[orders[beside]])
+        earlier = epoch - 1 if papers else 0
+        allowed = share(labels[earlier], labels[epoch]) if by_labels else None
+        found = match(flat[earlier], flat[epoch], allowed=allowed, pool=pool, method=method)
+        orders.append(found[orders[earlier]])
     members = torch.stack([order.argsort() for order in orders])
     return EpochPlan(members.view(-1, *labels[0].shape).to(labels[0].device))
 
@@ -86,24 +87,24 @@ def match(
 ) -> Tensor:
     """Return each record's place in another epoch, by the squared distance of pooled images.
 
-    ``greedy``, the paper's: all pairs are sorted, the nearest first, and each pair of which both
-    images are still free is matched. ``optimal``, ours: the one-to-one assignment with the smallest
-    sum. The paper matches all images, and does not say how where the labels allow an image no
-    free partner: such images are matched after all others, in the same way.
+    ``greedy``, the paper's, sorts all pairs by distance and matches each pair of free images in
+    turn. ``optimal``, ours, is the one-to-one assignment with the smallest sum. The paper matches
+    all images, and does not say how to match an image without a free partner of an allowed label:
+    here such images are matched after all others, in the same way.
 
     Args:
         first: rough images of the first epoch ``[n, c, h, w]``; records without two axes of
             pixels need ``pool=1``.
-        other: those of the other epoch, of the same shape.
-        allowed: which pairs may be matched, bool ``[n, n]``; None allows all.
-        pool: side of the square of pixels that is averaged, with the same stride.
+        other: rough images of the other epoch, of the same shape.
+        allowed: pairs that may be matched, bool ``[n, n]``; None allows all.
+        pool: side and stride of the averaged squares, in pixels.
         method: ``"greedy"`` or ``"optimal"``.
 
     Returns:
-        int64 ``[n]``, a permutation: ``other[order]`` stands beside ``first``.
+        int64 ``[n]``, a permutation: ``other[order]`` corresponds to ``first``.
 
     Raises:
-        InputError: a shape does not fit, or the method is not known.
+        InputError: a shape does not fit, or the method is unknown.
 
     References:
         Xu et al., AGIC, SRDS 2022, section IV-B; the pooling is that of section V-A.
@@ -123,7 +124,7 @@ def match(
     require(bool(torch.isfinite(first).all() & torch.isfinite(other).all()), _NOT_FINITE)
     distance = torch.cdist(_pooled(first, pool), _pooled(other, pool)).square().cpu()
     if allowed is not None:
-        # More than all others together: a pair that is not allowed comes last.
+        # More than all others together, so that forbidden pairs come last.
         distance = distance + (1 + n * distance.max()) * ~allowed.cpu()
     return (_greedy if method == "greedy" else _optimal)(distance)
 
@@ -139,19 +140,19 @@ def arrange(
 ) -> EpochPlan:
     """Return the plan with the records of each update in the order of the update's rough images.
 
-    For a plan whose order within an update means nothing. In each update of a later epoch, records
-    and images of the same label are assigned to each other with the smallest sum.
+    Use it for a plan without a meaningful order within updates. In each update of a later epoch,
+    records are assigned to images of the same label with the smallest sum.
 
     Args:
-        plan: of E epochs.
-        x: the records, rebuilt from all of them ``[n, ...]``.
-        labels: of the records ``[n]``.
-        images: of each epoch, rebuilt from its updates alone, ``[U, B, ...]``.
-        image_labels: of these images ``[U, B]``.
-        pool: as for ``match``.
+        plan: plan of E epochs.
+        x: records, rebuilt from all epochs ``[n, ...]``.
+        labels: labels of the records ``[n]``.
+        images: images of each epoch, rebuilt from its updates only, ``[U, B, ...]``.
+        image_labels: labels of these images ``[U, B]``.
+        pool: see ``match``.
 
     Raises:
-        InputError: images and labels are not of the plan's epochs; or as ``match``.
+        InputError: images and labels do not fit the plan's epochs; also see ``match``.
     """
     require(
         len(plan.members) == len(images) == len(image_labels),
@@ -175,7 +176,7 @@ def arrange(
 
 
 def _pooled(images: Tensor, pool: int) -> Tensor:
-    """``[n, D]``, float64."""
+    """Return pooled images ``[n, D]``, float64."""
     require_count(pool, "side of the pooled square, in pixels")
     require(
         pool == 1 or (images.dim() == 4 and min(images.shape[2:]) >= pool),
@@ -187,13 +188,13 @@ def _pooled(images: Tensor, pool: int) -> Tensor:
 
 
 def _updates_share_a_label(first: Tensor, other: Tensor) -> Tensor:
-    """Which images' updates share a label, bool ``[n, n]``, of labels ``[U, B]``."""
+    """Return which pairs of images come from updates with a common label, bool ``[n, n]``."""
     shared = (first[:, None, :, None] == other[None, :, None, :]).flatten(2).any(2)
     return shared.repeat_interleave(first.shape[1], 0).repeat_interleave(other.shape[1], 1)
 
 
 def _images_share_a_label(first: Tensor, other: Tensor) -> Tensor:
-    """Which images have the same label, bool ``[n, n]``, of labels ``[...]``."""
+    """Return which pairs of images have the same label, bool ``[n, n]``."""
     return first.flatten()[:, None] == other.flatten()
 
 
@@ -210,3 +211,42 @@ def _greedy(distance: Tensor) -> Tensor:
 
 def _optimal(distance: Tensor) -> Tensor:
     return torch.from_numpy(linear_sum_assignment(distance.numpy())[1])
+
+
+def true_records(rough: Tensor, truth: Tensor, records: Tensor) -> Tensor:
+    """Return the true record behind each rebuilt image of an epoch; for scoring only.
+
+    Args:
+        rough: images rebuilt from the updates only ``[U, B, ...]``.
+        truth: the client's records ``[n, ...]``.
+        records: indices of the records in each update, int64 ``[U, B]``.
+
+    Returns:
+        int64 ``[U * B]``, by the best one-to-one assignment in each update.
+    """
+    named = []
+    for images, members in zip(rough, records, strict=True):
+        order = align_to_truth(images, truth[members])  # images[order[j]] is members[j]
+        named.append(members[order.to(members.device).argsort()])
+    return torch.cat(named)
+
+
+def matching_accuracy(plan: EpochPlan, records: Sequence[Tensor]) -> Tensor:
+    """Return the share of records that are assigned correctly in each later epoch, ``[E - 1]``.
+
+    Args:
+        plan: result of ``match_epochs``.
+        records: for each epoch, true record of each rebuilt image, from ``true_records``, ``[n]``.
+
+    >>> plan = EpochPlan(torch.tensor([[[0], [1]], [[1], [0]], [[0], [1]]]))
+    >>> matching_accuracy(plan, [torch.tensor(one) for one in ([7, 9], [9, 7], [9, 7])])
+    tensor([1., 0.])
+    """
+    epochs = len(plan.members)
+    require(
+        len(records) == epochs > 1,
+        f"true records of {len(records)} epochs for a plan of {epochs}; expected equal numbers, "
+        "2 or more",
+    )
+    assigned = [records[epoch][plan.order(epoch)] for epoch in range(1, epochs)]
+    return torch.stack([(one == records[0]).float().mean() for one in assigned])

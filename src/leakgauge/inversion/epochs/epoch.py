@@ -1,4 +1,8 @@
-"""What the server saw of a client in one epoch: its updates, and where each of them started."""
+"""The updates of a client in one epoch, and the plan that assigns its records to them.
+
+Records are numbered by their place in the first epoch: record ``u * B + b`` is at position b of
+update u.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,15 +17,62 @@ from leakgauge.training.update import Update
 
 
 @dataclass(frozen=True, eq=False)
-class Epoch:
-    """What the server saw of a client in one epoch.
-
-    An epoch spans many rounds, and the model moves between them: each of the U updates has weights
-    of its own. ``of_updates`` takes what was captured round by round.
+class EpochPlan:
+    """The records in each update of each epoch.
 
     Attributes:
-        params: where each update started, leaf ``[U, *p]``.
-        grads: the gradient that each update stands for, leaf ``[U, *p]``.
+        members: int64 ``[E, U, B]`` for E epochs with U updates of B records; each epoch holds
+            each record 0 ... U * B - 1 once.
+
+    >>> plan = EpochPlan(torch.tensor([[[0, 1], [2, 3]], [[3, 0], [1, 2]]]))
+    >>> plan.batches(torch.tensor([10, 11, 12, 13]), epoch=1)
+    tensor([[13, 10],
+            [11, 12]])
+    """
+
+    members: Tensor
+
+    def __post_init__(self) -> None:
+        shape = list(self.members.shape)
+        require(
+            self.members.dim() == 3 and self.members.numel() > 0,
+            f"members of updates are {shape}; expected [epochs, updates, records of an update]",
+        )
+        each = self.members.flatten(1).sort(dim=1).values
+        bad = (each != torch.arange(self.records, device=each.device)).any(dim=1).nonzero()
+        require(
+            len(bad) == 0,
+            f"epoch {int(bad[0]) if len(bad) else 0} does not hold each of {self.records} records "
+            "once",
+        )
+
+    @property
+    def records(self) -> int:
+        """Number of records of the client."""
+        return self.members[0].numel()
+
+    def batches(self, values: Tensor, *, epoch: int) -> Tensor:
+        """Return values ``[n, ...]`` grouped by the updates of an epoch, ``[U, B, ...]``.
+
+        The result is differentiable.
+        """
+        return values[self.members[epoch]]
+
+    def order(self, epoch: int) -> Tensor:
+        """Return the place of each record ``[n]``: update ``order // B``, at ``order % B``."""
+        return self.members[epoch].flatten().argsort()
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """Updates of a client in one epoch, as seen by the server.
+
+    An epoch spans many rounds, and the model changes between them: each of the U updates has
+    separate weights. ``of_updates`` takes updates that were captured round by round.
+
+    Attributes:
+        params: weights at the start of each update, leaf ``[U, *p]``.
+        grads: gradient that each update represents, leaf ``[U, *p]``.
 
     Raises:
         InputError: the two have other names or shapes.
@@ -53,7 +104,7 @@ class Epoch:
 
     @property
     def one_model(self) -> bool:
-        """Whether all updates are known to start at the same weights, so they run together."""
+        """Whether all updates are known to start at the same weights, so that they run together."""
         return all(len(leaf) == 1 or leaf.stride(0) == 0 for leaf in self.params.values())
 
     @classmethod
@@ -73,14 +124,14 @@ class Epoch:
     def of_updates(cls, updates: Sequence[Update]) -> "Epoch":
         """Return captured updates, in the order in which they were sent.
 
-        Each has the model that the client received in its round, ``Update.before``, and stands for
+        Each has the model that the client received in its round, ``Update.before``, and represents
         ``Update.as_gradient``: after several local steps, AGIC's one-batch approximation.
 
         Args:
-            updates: U of them, as ``Round.sent`` of a federation or ``Update.load`` have them.
+            updates: U updates, as from ``Round.sent`` of a federation or ``Update.load``.
 
         Raises:
-            InputError: there is none, or as ``Update.as_gradient``.
+            InputError: the list is empty; also see ``Update.as_gradient``.
 
         References:
             Xu et al., AGIC, SRDS 2022, section IV-B.
@@ -97,7 +148,7 @@ class Epoch:
         return cls(params, {name: torch.cat([one[name] for one in grads]) for name in names})
 
     def like_params(self) -> "Epoch":
-        """Return the same with gradients of the type and device of the weights."""
+        """Return an epoch with gradients of the type and device of the weights."""
         grads = {name: self.grads[name].to(leaf) for name, leaf in self.params.items()}
         return Epoch(self.params, grads)
 
@@ -108,7 +159,7 @@ class Epoch:
             task: the model and its loss.
             x: batches ``[k, B, ...]``.
             y: labels ``[k, B]``.
-            updates: of each batch ``[k]``; None takes all U of them in order.
+            updates: update of each batch ``[k]``; None takes all U updates in order.
         """
         if self.one_model:
             params = {name: leaf[0] for name, leaf in self.params.items()}

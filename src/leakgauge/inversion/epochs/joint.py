@@ -1,4 +1,4 @@
-"""Rebuilds the records that a client used in several epochs from all of its updates together.
+"""Rebuilds the records of a client from its updates in several epochs together.
 
 This rule is ours: every record is searched for once, and every update counts once. The paper's rule
 is in ``per_sample``.
@@ -12,12 +12,12 @@ from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Task
-from leakgauge.inversion.epochs.epoch import Epoch
-from leakgauge.inversion.epochs.plan import EpochPlan
-from leakgauge.inversion.search.engine import objective_of, rescaled
-from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.search.starts import draw_starts
-from leakgauge.inversion.search.targets import Progress, Reconstruction, search
+from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
+from leakgauge.inversion.observed import Reconstruction, SearchProgress
+from leakgauge.inversion.search.engine import draw_starts, search
+from leakgauge.inversion.search.layer_weights import objective_of
+from leakgauge.inversion.search.objective import rescaled
+from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.runs.checkpoint import Checkpoint
 
 
@@ -25,7 +25,7 @@ def joint_reconstruct(
     task: Task,
     epochs: Sequence[Epoch],
     plan: EpochPlan,
-    settings: Settings,
+    settings: SearchSettings,
     *,
     labels: Tensor,
     record: tuple[int, ...],
@@ -35,37 +35,37 @@ def joint_reconstruct(
     weights: Sequence[float] | None = None,
     start: Tensor | None = None,
     snapshots: int = 0,
-    progress: Progress | None = None,
+    progress: SearchProgress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Reconstruction:
     """Return all n records, rebuilt together from every update that holds them. This rule is ours.
 
     The objective is ``sum_e w_e mean_u D(g_eu(x), g_eu)``, over epochs e and their updates u, each
-    gradient at the weights of its own update. All records of all updates are common: a wrong plan
-    therefore harms all of them, and a right one helps them more than the paper's rule does
-    (``per_sample_reconstruct``). Epochs are observations of their own, so their distances add up,
-    and a prior weighs less beside several of them, unless its weight is relative. Where
-    ``settings`` rescale records, the updates of the first epoch decide the factor.
+    gradient at the weights of its update. All updates share all records: a wrong plan therefore
+    harms all of them, and a right one helps them more than the paper's rule does
+    (``per_sample_reconstruct``). Epochs are separate observations, so their distances add up, and a
+    prior weighs less with several epochs, unless its weight is relative. If ``settings`` rescale
+    records, the updates of the first epoch decide the factor.
 
     Args:
         task: the model and its loss.
-        epochs: E of them.
-        plan: which records each update holds.
+        epochs: E epochs.
+        plan: records of each update.
         settings: the method.
-        labels: ``[n]`` int64, of the records as the plan numbers them.
+        labels: labels ``[n]`` int64, in the plan's numbering of the records.
         record: shape of a record.
         low: lowest values, broadcast to a record.
         high: highest values, broadcast to a record.
-        seed: draws the start.
-        weights: w_e; None weighs each epoch by 1.
-        start: ``[1, n, *record]``, where the first restart begins; None draws it.
-        snapshots: as for ``reconstruct``.
-        progress: as for ``reconstruct``.
-        checkpoint: as for ``reconstruct``.
+        seed: seed of the start.
+        weights: weights w_e; None weighs each epoch by 1.
+        start: start ``[1, n, *record]`` of the first restart; None draws it.
+        snapshots: see ``reconstruct``.
+        progress: see ``reconstruct``.
+        checkpoint: see ``reconstruct``.
 
     Raises:
-        InputError: plan, epochs, labels and weights are not of the same epochs and records; or as
-            ``search``.
+        InputError: plan, epochs, labels and weights differ in epochs or records; also
+            see ``search``.
 
     Returns:
         One target, ``x [1, n, ...]``.
@@ -73,7 +73,7 @@ def joint_reconstruct(
     shares = [1.0] * len(epochs) if weights is None else list(weights)
     check_plan(plan, epochs=epochs, weights=len(shares))
     check_labels(plan, labels)
-    count, measure = len(labels), objective_of(settings, task.model)
+    count, measure = len(labels), objective_of(settings.objective, task.model)
     epochs = [one.like_params() for one in epochs]
 
     def objective(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
@@ -115,12 +115,12 @@ def joint_reconstruct(
 
 
 def check_plan(plan: EpochPlan, *, epochs: Sequence[Epoch], weights: int) -> None:
-    """Refuse a plan of other epochs or updates than these.
+    """Refuse a plan with other epochs or updates than these.
 
     Args:
-        plan: of the records.
-        epochs: what the server saw.
-        weights: number of the epochs' weights.
+        plan: assignment of the records.
+        epochs: updates that the server saw.
+        weights: number of weights of the epochs.
     """
     planned, updates = plan.members.shape[:2]
     require(
@@ -137,7 +137,7 @@ def check_plan(plan: EpochPlan, *, epochs: Sequence[Epoch], weights: int) -> Non
 
 
 def check_labels(plan: EpochPlan, labels: Tensor) -> None:
-    """Refuse labels of other records than the plan's."""
+    """Refuse a number of labels that differs from the plan's number of records."""
     require(
         len(labels) == plan.records,
         f"the plan is of {plan.records} records, {len(labels)} labels came; expected one for each",

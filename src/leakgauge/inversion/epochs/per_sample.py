@@ -8,13 +8,13 @@ from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Task
-from leakgauge.inversion.epochs.epoch import Epoch
+from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.epochs.joint import check_plan
-from leakgauge.inversion.epochs.plan import EpochPlan
-from leakgauge.inversion.search.engine import objective_of, rescaled
-from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.search.starts import draw_starts
-from leakgauge.inversion.search.targets import Progress, Reconstruction, search
+from leakgauge.inversion.observed import Reconstruction, SearchProgress
+from leakgauge.inversion.search.engine import draw_starts, search
+from leakgauge.inversion.search.layer_weights import objective_of
+from leakgauge.inversion.search.objective import rescaled
+from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.inversion.words import LATER_EPOCHS
 from leakgauge.runs.checkpoint import Checkpoint
 
@@ -23,7 +23,7 @@ def per_sample_reconstruct(
     task: Task,
     epochs: Sequence[Epoch],
     plan: EpochPlan,
-    settings: Settings,
+    settings: SearchSettings,
     *,
     labels: Sequence[Tensor],
     record: tuple[int, ...],
@@ -33,46 +33,45 @@ def per_sample_reconstruct(
     weights: Sequence[float] | None = None,
     start: Tensor | None = None,
     snapshots: int = 0,
-    progress: Progress | None = None,
+    progress: SearchProgress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Reconstruction:
     """Return each of n records, rebuilt from the one update of each epoch that is matched for it.
 
-    This is the paper's rule. For a record c, a search of its own minimises
+    This is the paper's rule. For each record c, a separate search minimises
     ``sum_e gamma_e (1 - cos(g_e(X_e), g_e))`` over one dummy batch ``X_e`` for each epoch. The
-    batches share the record c alone: all their other records are free, and are thrown away. So an
-    update of B records is used B times, and the work is B times that of ``joint_reconstruct``.
+    batches share only record c: all their other records are free, and are discarded. So an update
+    of B records is used B times, and the work is B times that of ``joint_reconstruct``.
 
     The paper writes the cosine of whole gradients. The distance here is that of ``settings``, for
-    AGIC the cosine with layer weights (Eq. 6), and its total variation is added as in Eq. 2; it is
-    over all records of a search, also the free ones, as in a search by one update. The paper does
-    not say which labels the records of a dummy batch have: they are those that were inferred, or
-    are known, for that update. Where ``settings`` rescale records (ours), the update of the first
-    epoch decides the factor.
+    AGIC the cosine with layer weights (Eq. 6), and its total variation is added as in Eq. 2, over
+    all records of a search, including the free ones, as in a search by one update. The paper does
+    not give the labels of a dummy batch: here they are those inferred, or known, for that update.
+    If ``settings`` rescale records (ours), the update of the first epoch decides the factor.
 
     Args:
         task: the model and its loss.
-        epochs: E of them.
-        plan: which records each update holds.
+        epochs: E epochs.
+        plan: records of each update.
         settings: the method.
-        labels: of the updates of each epoch, int64 ``[U, B]``, in the plan's order.
+        labels: labels of the updates of each epoch, int64 ``[U, B]``, in the plan's order.
         record: shape of a record.
         low: lowest values, broadcast to a record.
         high: highest values, broadcast to a record.
-        seed: draws the starts.
-        weights: gamma_e; None takes the paper's, 1 for the first epoch and 0.1 for each later one.
-        start: ``[n, 1 + E (B - 1), *record]``, where the first restart begins: the record, then the
+        seed: seed of the starts.
+        weights: weights gamma_e; None takes the paper's: 1 for the first epoch, 0.1 for later ones.
+        start: start ``[n, 1 + E (B - 1), *record]`` of the first restart: the record, then the
             free records of each epoch. None draws it.
-        snapshots: as for ``reconstruct``.
-        progress: as for ``reconstruct``.
-        checkpoint: as for ``reconstruct``.
+        snapshots: see ``reconstruct``.
+        progress: see ``reconstruct``.
+        checkpoint: see ``reconstruct``.
 
     Raises:
-        InputError: plan, epochs, labels and weights are not of the same epochs and updates; or as
-            ``search``.
+        InputError: plan, epochs, labels and weights differ in epochs or updates; also
+            see ``search``.
 
     Returns:
-        n targets of one record each, ``x [n, 1, ...]``, as the plan numbers them.
+        n targets of one record each, ``x [n, 1, ...]``, in the plan's numbering.
 
     References:
         Xu et al., AGIC, SRDS 2022, section IV-B, Eq. 5; section V-A for gamma.
@@ -82,7 +81,7 @@ def per_sample_reconstruct(
     check_plan(plan, epochs=epochs, weights=len(gammas))
     _check_labels(plan, labels)
     epochs, dealt = [one.like_params() for one in epochs], _Dealt.of(plan, labels)
-    measure = objective_of(settings, task.model)
+    measure = objective_of(settings.objective, task.model)
 
     def objective(x: Tensor, y: Tensor, targets: Tensor) -> Tensor:
         total = x.new_zeros(len(x))
@@ -130,8 +129,8 @@ class _Dealt:
     """The dummy batches of n searches: one record that all epochs share, then the free ones.
 
     Attributes:
-        updates: of each epoch, the update that each record is matched to, ``[n]``.
-        labels: of each epoch, those of each record's dummy batch, ``[n, B]``.
+        updates: for each epoch, the update that each record is matched to, ``[n]``.
+        labels: for each epoch, labels of each record's dummy batch, ``[n, B]``.
     """
 
     updates: list[Tensor]
@@ -139,13 +138,13 @@ class _Dealt:
 
     @classmethod
     def of(cls, plan: EpochPlan, labels: Sequence[Tensor]) -> "_Dealt":
-        """Deal the records as a plan says; labels ``[U, B]`` of each epoch."""
+        """Deal the records according to a plan, with labels ``[U, B]`` of each epoch."""
         size = plan.members.shape[2]
         updates, own = [], []
         for epoch, of_updates in enumerate(labels):
             place = plan.order(epoch).to(of_updates.device)
             update, position = place // size, place % size
-            # The record's own label comes first; the order of the others means nothing.
+            # The record's label comes first; the order of the others has no meaning.
             first = torch.arange(size, device=place.device).expand(len(place), -1)
             order = torch.where(first == position[:, None], -1, first).argsort(dim=1, stable=True)
             updates.append(update)
@@ -154,18 +153,18 @@ class _Dealt:
 
     @property
     def records(self) -> int:
-        """Records of one search, ``1 + E (B - 1)``."""
+        """Number of records in one search, ``1 + E (B - 1)``."""
         return 1 + sum(one.shape[1] - 1 for one in self.labels)
 
     @property
     def all_labels(self) -> Tensor:
-        """Labels ``[n, records]`` of the searches' records, the common one's by the first epoch."""
+        """Labels ``[n, records]`` of the searches, the common record's from the first epoch."""
         return torch.cat([self.labels[0][:, :1], *(one[:, 1:] for one in self.labels)], dim=1)
 
     def batches(self, x: Tensor, epoch: int) -> Tensor:
         """Return the dummy batches ``[k, B, ...]`` of an epoch among records ``[k, records, ...]``.
 
-        Gradients flow through it.
+        The result is differentiable.
         """
         free = self.labels[epoch].shape[1] - 1
         begin = 1 + epoch * free

@@ -15,78 +15,77 @@ from leakgauge.core.types import Task
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 from leakgauge.inversion.double_backward.products import squares
-from leakgauge.inversion.epochs.epoch import Epoch
+from leakgauge.inversion.epochs.epoch import Epoch, EpochPlan
 from leakgauge.inversion.epochs.joint import check_labels, check_plan, joint_reconstruct
-from leakgauge.inversion.epochs.plan import EpochPlan
-from leakgauge.inversion.search.engine import objective_of
+from leakgauge.inversion.observed import Reconstruction, SearchProgress
+from leakgauge.inversion.search.layer_weights import objective_of
 from leakgauge.inversion.search.objective import Cosine, Objective, cosine_distance, stretches
-from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.search.targets import Progress, Reconstruction
+from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.work import digest_of
 
 _BLOCKS, _LENGTH = 12, 20
-"""Number of short searches, and the share of the attack's iterations that each has: 1 / 20."""
+"""Number of short searches; each has 1 / 20 of the attack's iterations."""
 
 _LEAST = 1e-9
-"""A smaller fall of the distance is rounding."""
+"""Smallest decrease of the distance that is not rounding."""
 
 
 def refine_assignment(
     task: Task,
     epochs: Sequence[Epoch],
     plan: EpochPlan,
-    settings: Settings,
+    settings: SearchSettings,
     *,
     labels: Tensor,
     record: tuple[int, ...],
     low: Tensor,
     high: Tensor,
     seed: int,
-    progress: Progress | None = None,
+    progress: SearchProgress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> EpochPlan:
-    """Return a plan that is improved by joint searches, each of which leaves one epoch out.
+    """Return a plan that is improved by joint searches, each without one epoch.
 
     This is ours, not the paper's, and so are the searches (``joint_reconstruct``). A search by a
     wrong plan gives records that agree with it, so the other epochs decide the plan of an epoch:
     after a short search without this epoch, its updates swap records, the best swap first, while
-    that brings the mean gradients of their records nearer to the observed ones (by the attack's own
-    cosine, else the plain one). Every search continues from the best point of the one before; in
-    each turn one search uses all epochs. There are twelve searches (or one for each epoch, where
-    there are more), each with a twentieth of the attack's iterations: three fifths of them
-    together. There is one start, whatever the attack's restarts. A relative prior has the weight
-    that it has beside all epochs, also where one is left out.
+    that brings the mean gradients of their records nearer to the observed ones (by the attack's
+    cosine, else the plain one). Every search continues from the best point of the previous one; in
+    each turn one search uses all epochs. There are twelve searches (or one for each epoch, if
+    there are more), each with a twentieth of the attack's iterations: three fifths in total. There
+    is one start, for any number of restarts in the attack. The weight of a relative prior is that
+    for all epochs, even if one is left out.
 
-    The gradient of a batch is taken for the mean of its records' gradients: the model keeps records
-    apart. The gradients of all n records are in memory together; where the model moves between the
-    updates of an epoch, they are computed once for each update.
+    The gradient of a batch is assumed to be the mean of its records' gradients: the model keeps
+    records apart. The gradients of all n records are in memory together; if the model changes
+    between the updates of an epoch, they are computed once for each update.
 
     Args:
         task: the model and its loss.
-        epochs: E of them.
-        plan: where to begin, as from ``match_epochs``; its first epoch numbers the records and
-            stays.
-        settings: the attack.
-        labels: ``[n]`` int64, of the records as the plan numbers them.
+        epochs: E epochs.
+        plan: initial plan, as from ``match_epochs``; its first epoch numbers the records and is
+            kept.
+        settings: settings of the attack.
+        labels: labels ``[n]`` int64, in the plan's numbering of the records.
         record: shape of a record.
         low: lowest values of a record.
         high: highest values of a record.
-        seed: draws the start.
-        progress: as for ``reconstruct``, at each iteration of all searches together.
-        checkpoint: as for ``reconstruct``, of all searches.
+        seed: seed of the start.
+        progress: see ``reconstruct``; called at each iteration, counted over all searches.
+        checkpoint: see ``reconstruct``; covers all searches.
 
     Raises:
-        InputError: as ``joint_reconstruct``.
+        InputError: see ``joint_reconstruct``.
 
     Returns:
-        A plan of the same epochs; the order of records within an update of the later ones means
-        nothing (``arrange`` gives it one).
+        A plan of the same epochs; in later epochs, the order of records within an update has no
+        meaning (``arrange`` gives it one).
     """
     check_plan(plan, epochs=epochs, weights=len(epochs))
     check_labels(plan, labels)
     if len(epochs) == 1 or len(plan.members[0]) == 1:
-        return plan  # There is nothing to decide.
+        return plan  # Only one plan is possible.
     how = replace(
         settings,
         iterations=max(1, settings.iterations // _LENGTH),
@@ -96,12 +95,12 @@ def refine_assignment(
         prior_first=1.0,
         rescale=False,
     )
-    measure, everything = objective_of(settings, task.model), list(range(len(epochs)))
+    measure, everything = objective_of(settings.objective, task.model), list(range(len(epochs)))
 
     def joint(
         kept: list[int],
         plan: EpochPlan,
-        how: Settings,
+        how: SearchSettings,
         start: Tensor | None = None,
         done: int = 0,
         part: Checkpoint | None = None,
@@ -126,13 +125,13 @@ def refine_assignment(
         )
 
     if how.prior_relative and how.total_variation:
-        # Of the objective at noise: what later searches begin with is no measure of it.
+        # A multiple of the objective at noise: the start of later searches is not a measure of it.
         bare = replace(how, total_variation=0.0, iterations=1)
         begins = float(joint(everything, plan, bare).losses[0, 0])
         how = replace(how, prior_relative=False, total_variation=how.total_variation * begins)
     x = None
     for block in range(max(_BLOCKS, len(epochs))):
-        out = block % len(epochs)  # The first never is left out: 0 stands for none.
+        out = block % len(epochs)  # The first is never left out: 0 means none.
         kept = [epoch for epoch in everything if epoch != out or epoch == 0]
         part = None
         if checkpoint is not None:
@@ -148,30 +147,30 @@ def refine_assignment(
 def swapped(
     task: Task, epoch: Epoch, members: Tensor, x: Tensor, labels: Tensor, measure: Objective
 ) -> Tensor:
-    """Return an assignment with records swapped between updates, while gradients come nearer.
+    """Return an assignment with records swapped between updates to bring gradients nearer.
 
     The best swap comes first. The distance of an update needs only inner products, so those of all
     pairs of records, and of records with updates, give the gain of each swap.
 
     Args:
         task: the model and its loss.
-        epoch: what the server saw.
-        members: records that each update is taken to hold, ``[U, B]``.
-        x: the records ``[n, ...]``, as far as they are known.
-        labels: of them ``[n]``.
-        measure: the objective; where it is no cosine distance of weighted vectors, the plain cosine
-            stands for it.
+        epoch: updates that the server saw.
+        members: assumed records of each update, ``[U, B]``.
+        x: estimated records ``[n, ...]``.
+        labels: labels of the records ``[n]``.
+        measure: objective; unless it is a cosine distance of weighted vectors, the plain cosine
+            replaces it.
 
     Returns:
-        ``[U, B]``; the order within an update means nothing.
+        ``[U, B]``; the order within an update has no meaning.
     """
     among, with_seen, theirs = _products(task, epoch, x, labels, measure)
     update = (members.flatten().argsort() // members.shape[1]).to(x.device)
     kept, least = update.clone(), float("inf")
     while True:
         distance, one, other = _best_swap(update, among, with_seen, theirs)
-        # The promised gain is checked: for records of very unequal gradients it can be rounding.
-        # Where a record is not finite, the distance is no number, and nothing is swapped.
+        # Check the predicted gain: for records of very unequal gradients it can be rounding.
+        # If a record is not finite, the distance is NaN, and no records are swapped.
         if not distance <= least - _LEAST:
             return kept.argsort(stable=True).view_as(members).to(members.device)
         kept, least = update.clone(), distance
@@ -181,11 +180,11 @@ def swapped(
 def _products(
     task: Task, epoch: Epoch, x: Tensor, labels: Tensor, measure: Objective
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The inner products that the distances are made of, at the weights of each update.
+    """Return the inner products that determine the distances, at the weights of each update.
 
     Returns:
-        Of each update those of all pairs of records ``[U, n, n]``, those of records with updates
-        ``[n, U]``, and the squared norms of the updates ``[U]``.
+        The inner products of all pairs of records for each update ``[U, n, n]``, those of records
+        with updates ``[n, U]``, and the squared norms of the updates ``[U]``.
     """
     groups = [slice(None)] if epoch.one_model else [slice(u, u + 1) for u in range(len(epoch))]
     parts = [_at_one_model(task, epoch, group, x, labels, measure) for group in groups]
@@ -196,7 +195,7 @@ def _products(
 def _at_one_model(
     task: Task, epoch: Epoch, group: slice, x: Tensor, labels: Tensor, measure: Objective
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As ``_products``, of a group of updates that started at the same weights."""
+    """Return ``_products`` for a group of updates that started at the same weights."""
     params = {name: leaf[group][0] for name, leaf in epoch.params.items()}
     with torch.no_grad():
         own = differentiable_gradients(task, params, x[:, None], labels.to(x.device)[:, None])
@@ -210,7 +209,7 @@ def _at_one_model(
 
 
 def _inner(ones: list[Tensor], others: list[Tensor]) -> Tensor:
-    """Inner products of rows ``[L, n, m]``, of L pairs of ``[n, D]`` and ``[m, D]``."""
+    """Return inner products of rows ``[L, n, m]``, for L pairs of ``[n, D]`` and ``[m, D]``."""
     pairs = zip(ones, others, strict=True)
     return torch.stack([one @ other.T for one, other in pairs]).double()
 
@@ -218,21 +217,21 @@ def _inner(ones: list[Tensor], others: list[Tensor]) -> Tensor:
 def _best_swap(
     update: Tensor, among: Tensor, with_seen: Tensor, theirs: Tensor
 ) -> tuple[float, int, int]:
-    """The sum of cosine distances, and two records whose swap should lower it most.
+    """Return the sum of cosine distances, and the two records with the best swap.
 
-    Both are of one update where no swap should lower it.
+    Both are in the same update if no swap should lower the sum.
 
     Args:
-        update: of each record ``[n]``.
+        update: update of each record ``[n]``.
         among: inner products of the records' gradients, weighted as each update's ``[U, n, n]``.
-        with_seen: with those of the updates ``[n, U]``.
-        theirs: squared norms of these ``[U]``.
+        with_seen: inner products of the records' and the updates' gradients ``[n, U]``.
+        theirs: squared norms of the updates' gradients ``[U]``.
     """
     held = one_hot(update, len(theirs)).to(among)
     with_sum = torch.einsum("uij,ju->iu", among, held)
     dot, ours = (held * with_seen).sum(0), (held * with_sum).sum(0)
     now = cosine_distance((dot, ours, theirs))
-    # From here on [i, j]: of record i's update, if j takes the place of i in it.
+    # From here on [i, j] is about record i's update, with j in place of i.
     mine, records = update[:, None], torch.arange(len(update), device=update.device)
     sizes = among.diagonal(dim1=1, dim2=2)[update]
     without = ours[mine] - 2 * with_sum.gather(1, mine) + sizes.gather(1, records[:, None])

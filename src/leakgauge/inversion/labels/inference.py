@@ -10,10 +10,12 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, require, require_choice, require_count
 from leakgauge.core.losses import is_class_loss
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.inversion.labels.methods import counts, gradinversion, idlg
-from leakgauge.inversion.labels.output_layer import (
+from leakgauge.inversion.labels.methods import (
     OutputLayer,
+    counts,
     expectation,
+    gradinversion,
+    idlg,
     noise_records,
     output_layer_of,
     outputs_and_inputs,
@@ -29,7 +31,7 @@ _NO_STAND_IN = (
 
 @dataclass(frozen=True, eq=False)
 class LabelGuess:
-    """Inferred labels; their order within a batch means nothing.
+    """Inferred labels; their order within a batch has no meaning.
 
     Attributes:
         labels: ``[T, B]`` int64, ascending within each batch.
@@ -57,15 +59,15 @@ def infer_labels(
 
     Args:
         task: a model that ends in a linear layer, and the mean cross entropy of its outputs.
-        params: where the gradients were taken.
+        params: parameters where the gradients were computed.
         grads: leaf ``[T, *p]``, each the gradient of the mean loss of B records.
-        batch: records of a batch, B; a client sends it, as in federated averaging.
+        batch: number of records in a batch, B, which clients of federated averaging send.
         method: ``"auto"`` takes ``"idlg"`` for single records and ``"counts"`` for batches.
-        like: for ``"counts"``, records as for ``expectation``: ``[T or 1, n, ...]``. For the other
-            methods they only show whether the model ends in the layer that labels are read off.
-        record: shape of a record; where ``like`` is None, standard normal noise of this shape
-            stands in for it, drawn from ``rng``.
-        rng: draws the noise.
+        like: records ``[T or 1, n, ...]`` like the private ones, for ``"counts"``. The other
+            methods only use them to check that the model ends in its last linear layer.
+        record: shape of a record; if ``like`` is None, standard normal noise of this shape
+            replaces it.
+        rng: generator of the noise.
 
     Raises:
         InputError: the loss has no classes, the model has no linear layer, its gradient is
@@ -107,7 +109,7 @@ def infer_labels(
 
 
 def label_accuracy(guess: Tensor, truth: Tensor) -> Tensor:
-    """Return the share of correct labels ``[T]``, as multisets: their order means nothing.
+    """Return the share of correct labels ``[T]`` as multisets, without regard to order.
 
     Args:
         guess: ``[T, B]`` int64.
@@ -128,7 +130,7 @@ def label_accuracy(guess: Tensor, truth: Tensor) -> Tensor:
 
 def _require_fit(task: Task, layer: OutputLayer, grads: Grads) -> None:
     for name in (layer.weight, *([] if layer.bias is None else [layer.bias])):
-        require(name in grads, f"there is no gradient of {name!r}, the last layer; pass the labels")
+        require(name in grads, f"{name!r}, the last layer, has no gradient; pass the labels")
         wanted = list(task.model.get_parameter(name).shape)
         require(
             list(grads[name].shape[1:]) == wanted,
@@ -142,12 +144,12 @@ def _require_fit(task: Task, layer: OutputLayer, grads: Grads) -> None:
 
 
 def _labels(counted: Tensor, batch: int) -> Tensor:
-    """Counts ``[T, C]`` as labels ``[T, B]``, ascending."""
+    """Return counts ``[T, C]`` as labels ``[T, B]``, ascending."""
     classes = torch.arange(counted.shape[1], device=counted.device)
     return torch.stack([classes.repeat_interleave(row) for row in counted]).reshape(-1, batch)
 
 
 def _histogram(labels: Tensor, classes: int) -> Tensor:
-    """How often each class occurs ``[T, C]`` among ``labels [T, B]``."""
+    """Return the number of occurrences of each class ``[T, C]`` in ``labels [T, B]``."""
     histogram = torch.zeros(len(labels), classes, dtype=torch.int64, device=labels.device)
     return histogram.scatter_add_(1, labels, torch.ones_like(labels))

@@ -5,29 +5,143 @@ With predictions p_i, one-hot labels y_i and inputs h_i of that layer, the gradi
 means over the batch of ``p_i - y_i`` (bias) and of ``(p_i - y_i) h_i`` (weight, one row a class).
 """
 
+from dataclasses import dataclass
+
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_count
-from leakgauge.core.types import Grads
-from leakgauge.inversion.labels.output_layer import Expected, OutputLayer
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.gradients.probing import private, trainable
+from leakgauge.gradients.walk import LINEAR, walk
+
+NOISE = 256
+"""Number of noise records that replace public ones."""
+
+CHUNK = 256
+"""Largest number of records in one forward pass."""
+
+
+@dataclass(frozen=True)
+class OutputLayer:
+    """The last linear layer of a model.
+
+    Attributes:
+        module: name of the layer in the model; empty if it is the model.
+        weight: name of its weight ``[C, D]`` among the parameters.
+        bias: name of its bias ``[C]``, or None.
+    """
+
+    module: str
+    weight: str
+    bias: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """A model's mean outputs on records like the private ones.
+
+    T is the number of targets, or 1 if they share one expectation.
+
+    Attributes:
+        prediction: mean softmax ``[T, C]``.
+        feature: mean input h of the last linear layer ``[T, D]``.
+        product: mean of p h ``[T, C, D]``.
+    """
+
+    prediction: Tensor
+    feature: Tensor
+    product: Tensor
+
+
+def output_layer_of(model: nn.Module) -> OutputLayer:
+    """Return the ``nn.Linear`` that was registered last, which is assumed to give the logits.
+
+    Raises:
+        InputError: the model has no ``nn.Linear``.
+
+    >>> output_layer_of(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))).weight
+    '2.weight'
+    """
+    layers = [one for one in walk(Task(model), frozen=True) if one.kind == LINEAR]
+    require(
+        bool(layers),
+        f"{type(model).__name__} has no nn.Linear to read labels from; pass the labels (as known)",
+    )
+    last = layers[-1]
+    weight, *bias = last.parameters
+    return OutputLayer(last.name, weight, next(iter(bias), None))
+
+
+def expectation(task: Task, params: Params, layer: OutputLayer, like: Tensor) -> Expected:
+    """Return the model's mean outputs on records like the private ones.
+
+    Args:
+        task: task; a private copy of its model runs, in the same mode.
+        params: all trainable parameters by name.
+        layer: result of ``output_layer_of``.
+        like: ``[T, n, ...]``, or ``[1, n, ...]`` for all targets: public records, the current
+            reconstruction, or noise.
+
+    Raises:
+        InputError: the model's outputs are not the logits ``[n, C]`` of its last linear layer.
+    """
+    logits, feature = outputs_and_inputs(task, params, layer, like)
+    p = logits.softmax(dim=1).reshape(*like.shape[:2], -1)
+    h = feature.reshape(*like.shape[:2], -1)
+    product = torch.einsum("tnc,tnd->tcd", p, h) / like.shape[1]
+    return Expected(p.mean(dim=1), h.mean(dim=1), product)
+
+
+def outputs_and_inputs(
+    task: Task, params: Params, layer: OutputLayer, like: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the logits ``[n, C]`` of records ``like [T, n / T, ...]``, and the layer's inputs.
+
+    Raises:
+        InputError: see ``expectation``.
+    """
+    model = private(task, trainable(task.model, params)).model
+    inputs: list[Tensor] = []
+    model.get_submodule(layer.module).register_forward_pre_hook(
+        lambda _, given: inputs.append(given[0])
+    )
+    with torch.no_grad():
+        logits = torch.cat([model(part) for part in torch.split(like.flatten(0, 1), CHUNK)])
+    feature = torch.cat(inputs)
+    outputs, width = model.get_parameter(layer.weight).shape
+    wanted = [[len(logits), outputs], [len(logits), width]]
+    require(
+        [list(logits.shape), list(feature.shape)] == wanted,
+        f"{layer.module or 'the model'!r} turns {list(feature.shape)} into outputs "
+        f"{list(logits.shape)}; expected {wanted[0]}, one score for each class and record; "
+        "pass the labels (as known)",
+    )
+    return logits, feature
+
+
+def noise_records(record: tuple[int, ...], rng: np.random.Generator, like: Tensor) -> Tensor:
+    """Return standard normal noise ``[1, NOISE, *record]`` of the type and device of ``like``."""
+    return torch.from_numpy(rng.standard_normal((1, NOISE, *record))).to(like)
+
 
 TIE = 1e-4
-"""Rows of a gradient that point away from the rest equally, to within this, differ by sign."""
+"""Largest relative difference of rows that point away from the rest equally."""
 
 
 def idlg(grads: Grads, layer: OutputLayer) -> Tensor:
     """Return the label of each of T single records ``[T]``, int64.
 
-    For one record the gradient of the bias is p - y, negative at the label alone. Without a bias
+    For one record the gradient of the bias is p - y, negative only at the label. Without a bias
     the rows of the weight's gradient are ``(p_c - y_c) h``: the label's row points away from all
-    others, whatever the sign of h. With two classes each row points away from the other, and so
-    they do where all of p is on one wrong class; then the label is the row of the smallest sum,
-    which takes h to be 0 or more, as after a ReLU or sigmoid.
+    others, for any sign of h. With two classes, or if all of p is on one wrong class, two rows
+    point away from each other equally; then the label is the row with the smallest sum, which
+    assumes that h is 0 or more, as after a ReLU or sigmoid.
 
     Args:
-        grads: leaf ``[T, *p]``, of one record each.
-        layer: from ``output_layer_of``.
+        grads: gradients of one record each, leaf ``[T, *p]``.
+        layer: result of ``output_layer_of``.
 
     Raises:
         InputError: the gradient of the last layer is missing, zero or not finite.
@@ -51,16 +165,16 @@ def idlg(grads: Grads, layer: OutputLayer) -> Tensor:
 def gradinversion(grads: Grads, layer: OutputLayer, batch: int) -> Tensor:
     """Return the labels ``[T, B]`` of batches in which no label occurs twice: int64, ascending.
 
-    The labels are the B classes whose rows of the weight's gradient have the smallest minimum. This
-    takes the inputs of the last layer to be 0 or more, as after a ReLU.
+    The labels are the B classes with the smallest minimum in their row of the weight's gradient.
+    This assumes that the inputs of the last layer are 0 or more, as after a ReLU.
 
     Args:
         grads: leaf ``[T, *p]``.
-        layer: from ``output_layer_of``.
-        batch: records of a batch, B.
+        layer: result of ``output_layer_of``.
+        batch: number of records in a batch, B.
 
     Raises:
-        InputError: there are fewer classes than records; or as ``idlg``.
+        InputError: there are fewer classes than records; also see ``idlg``.
 
     References:
         Yin et al., See through Gradients: Image Batch Recovery via GradInversion, CVPR 2021,
@@ -77,7 +191,7 @@ def gradinversion(grads: Grads, layer: OutputLayer, batch: int) -> Tensor:
         f"{batch} records have a label twice where there are {weight.shape[1]} classes; "
         'expected no duplicates; use method="counts"',
     )
-    # Stable: classes that are absent tie at 0 where a unit is off for the whole batch.
+    # Stable: absent classes tie at 0 if a unit is off for the whole batch.
     order = weight.amin(dim=2).argsort(dim=1, stable=True)
     return order[:, :batch].sort(dim=1).values
 
@@ -87,18 +201,18 @@ def counts(grads: Grads, layer: OutputLayer, batch: int, expected: Expected) -> 
 
     The gradient of the bias is the mean prediction less the share of each class, so
     ``n_c = B (mean p_c - g_c)``. Without a bias the weight's gradient is projected on the mean
-    input of the layer: ``n_c = B <mean p_c h - G_c, mean h> / |mean h|^2``, which takes that mean
-    to be the same for every class. The whole numbers of 0 or more that add up to B and are nearest
-    to this in squares are returned: largest remainders, where none of it is negative.
+    input of the layer: ``n_c = B <mean p_c h - G_c, mean h> / |mean h|^2``, which assumes that
+    this mean is the same for every class. The result is the nearest whole numbers of 0 or more, in
+    squares, that add up to B: largest remainders, if no count is negative.
 
     Args:
         grads: leaf ``[T, *p]``.
-        layer: from ``output_layer_of``.
-        batch: records of a batch, B.
-        expected: of records like the private ones, from ``expectation``.
+        layer: result of ``output_layer_of``.
+        batch: number of records in a batch, B.
+        expected: result of ``expectation`` for records like the private ones.
 
     Raises:
-        InputError: the last layer has no bias and its mean input is zero; or as ``idlg``.
+        InputError: the last layer has no bias and its mean input is zero; also see ``idlg``.
 
     >>> grads = {"bias": torch.tensor([[-0.5, 0.25, 0.25]])}
     >>> flat = Expected(torch.full((1, 3), 1 / 3), torch.zeros(1, 1), torch.zeros(1, 3, 1))
@@ -142,8 +256,8 @@ def _share_without_bias(weight: Tensor, expected: Expected) -> Tensor:
 
 
 def _leaf(grads: Grads, name: str, axes: int) -> Tensor:
-    """The stack called ``name``, checked: finite, and not zero."""
-    require(name in grads, f"there is no gradient of {name!r}, the last layer; pass the labels")
+    """Return the stack called ``name``; refuse it unless it is finite and not zero."""
+    require(name in grads, f"{name!r}, the last layer, has no gradient; pass the labels")
     leaf = grads[name]
     require(
         leaf.dim() == axes,

@@ -33,9 +33,9 @@ _LAYERS = (
     (10, (256, 256, 3, 3), 1, 1),
 )
 _POOLED = (3, 6)  # layers with a pool before them
-_LEAST = 31  # pixels: below, the second pool has nothing left to look at
+_LEAST = 31  # pixels; with fewer, the second pool would be empty
 
-# Of pixels from -1 to 1, as LPIPS was trained with them.
+# Mean and scale of pixels from -1 to 1, as in the training of LPIPS.
 _SHIFT = (-0.030, -0.088, -0.188)
 _SCALE = (0.458, 0.448, 0.450)
 
@@ -45,7 +45,7 @@ class Lpips:
     """The distance of two images: 0 for equal ones, about 0.7 for unlike ones.
 
     Attributes:
-        weights: by name, as in the file.
+        weights: weights by name, as in the file.
 
     References:
         Zhang, Isola, Efros, Shechtman and Wang, The unreasonable effectiveness of deep features
@@ -65,7 +65,7 @@ class Lpips:
         """Read the weights from a safetensors file.
 
         Raises:
-            InputError: the file is missing, is no safetensors, or holds other weights.
+            InputError: the file is missing, is not a safetensors file, or holds other weights.
         """
         try:
             return cls({name: leaf.float() for name, leaf in load_file(Path(path)).items()})
@@ -79,9 +79,9 @@ class Lpips:
     def __call__(self, images: Tensor, truth: Tensor) -> Tensor:
         """Return the distance ``[n]`` of each pair of images ``[n, c, h, w]``, pixels from 0 to 1.
 
-        Images of 32 x 32 go in as they are (the last three layers then see one place each).
-        Smaller ones than 31 pixels are first enlarged, bilinearly, to 31 on the shorter side.
-        Gray ones are taken as three equal channels.
+        Images of 32 x 32 are used unchanged (the last three layers then see one place each).
+        Images below 31 pixels are first enlarged, bilinearly, to 31 on the shorter side.
+        Gray images count as three equal channels.
 
         Raises:
             InputError: the shapes differ, or are not those of images.
@@ -99,7 +99,7 @@ class Lpips:
         return total
 
     def _features(self, images: Tensor) -> Iterator[Tensor]:
-        """Of each layer, with channels of unit length at every place."""
+        """Yield the features of each layer, with channels of unit length at every place."""
         x = _prepared(images.float())
         for number, _, stride, padding in _LAYERS:
             weight, bias = (
@@ -112,7 +112,7 @@ class Lpips:
 
 
 def default_lpips() -> Lpips | None:
-    """Return LPIPS with the weights of the folder of named data sets; None where it has none.
+    """Return LPIPS with the weights of the folder of named data sets; None if it has none.
 
     ``NO_WEIGHTS`` is the note for this case.
 
@@ -134,7 +134,7 @@ def _shapes() -> dict[str, tuple[int, ...]]:
 
 
 def _prepared(images: Tensor) -> Tensor:
-    """Images as the network was trained on: three scaled channels, and enough pixels."""
+    """Return images like those of training: three scaled channels, and enough pixels."""
     shorter = min(images.shape[2:])
     if shorter < _LEAST:
         size = [round(side * _LEAST / shorter) for side in images.shape[2:]]

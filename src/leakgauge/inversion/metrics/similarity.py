@@ -11,7 +11,7 @@ from torch.nn.functional import conv2d
 from leakgauge.core.checks import require
 
 SSIM_WINDOW = 11
-"""Height and width of the window of SSIM in pixels, and the smallest of an image."""
+"""Height and width of the window of SSIM, and smallest size of an image, in pixels."""
 
 _SIGMA = 1.5  # pixels, like the window of Wang et al.
 _K1, _K2 = 0.01, 0.03
@@ -25,14 +25,14 @@ def psnr(images: Tensor, truth: Tensor, peak: float = 1.0) -> Tensor:
 
     Args:
         images: ``[n, ...]``.
-        truth: of the same shape.
-        peak: the largest value that a pixel can have, if the smallest is 0.
+        truth: true values of the same shape.
+        peak: largest possible value of a pixel; the smallest is 0.
 
     Returns:
         ``[n]``, float64.
 
     Raises:
-        InputError: the shapes differ, or there is a value that is not finite.
+        InputError: the shapes differ, or a value is not finite.
 
     >>> [round(float(db), 1) for db in psnr(torch.tensor([[0.1], [0.0]]), torch.zeros(2, 1))]
     [20.0, 138.5]
@@ -52,14 +52,14 @@ def ssim(images: Tensor, truth: Tensor, peak: float = 1.0) -> Tensor:
 
     Args:
         images: ``[n, c, h, w]``, h and w at least 11.
-        truth: of the same shape.
-        peak: the largest value that a pixel can have, if the smallest is 0.
+        truth: true values of the same shape.
+        peak: largest possible value of a pixel; the smallest is 0.
 
     Returns:
         ``[n]``, float64; 1 where the images are equal.
 
     Raises:
-        InputError: the shapes differ or are too small, or there is a value that is not finite.
+        InputError: the shapes differ or are too small, or a value is not finite.
 
     References:
         Wang, Bovik, Sheikh and Simoncelli, Image quality assessment: from error visibility to
@@ -86,33 +86,35 @@ def ssim(images: Tensor, truth: Tensor, peak: float = 1.0) -> Tensor:
 
 
 def align_to_truth(images: Tensor, truth: Tensor) -> Tensor:
-    """Return the order in which the rebuilt records of a batch come nearest to the true ones.
+    """Return the order of the rebuilt records of a batch that is nearest to the true ones.
 
     A gradient does not hold the order of its batch. This is the assignment with the smallest sum of
-    squared errors; it uses the truth, so it is for scoring only.
+    squared errors; for tokens, of differing ones. It uses the truth, so it is for scoring only.
 
     Args:
         images: ``[B, ...]``.
-        truth: of the same shape.
+        truth: true values of the same shape.
 
     Returns:
-        ``[B]``, int64: ``images[order]`` stands beside ``truth``.
+        ``[B]``, int64: ``images[order]`` corresponds to ``truth``.
 
     Raises:
-        InputError: the shapes differ, or there is a value that is not finite.
+        InputError: the shapes differ, or a value is not finite.
 
     >>> truth = torch.tensor([[0.0], [1.0], [2.0]])
     >>> align_to_truth(truth[[2, 0, 1]] + 0.1, truth)
     tensor([1, 2, 0])
     """
-    images, truth = _checked(images, truth)
-    cost = torch.cdist(truth.flatten(1), images.flatten(1)).square()
+    are_tokens = not truth.is_floating_point()
+    images, truth = (one.flatten(1) for one in _checked(images, truth))
+    pairs = truth[:, None] != images if are_tokens else None
+    cost = torch.cdist(truth, images).square() if pairs is None else pairs.sum(2)
     _, order = linear_sum_assignment(cost.cpu().numpy())
     return torch.from_numpy(order).to(images.device)
 
 
 def _checked(images: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in float64, without a graph: squares of near pixels cancel in float32."""
+    """Return both in float64, without a graph: squares of near pixels cancel in float32."""
     require(
         images.shape == truth.shape and images.dim() > 1 and images.numel() > 0,
         f"images are {list(images.shape)} and the truth is {list(truth.shape)}; expected the same "
@@ -124,7 +126,7 @@ def _checked(images: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _blurred(images: Tensor) -> Tensor:
-    """Gaussian means under the windows that lie inside: ``[n, c, h - 10, w - 10]``."""
+    """Return Gaussian means under the inner windows: ``[n, c, h - 10, w - 10]``."""
     place = torch.arange(SSIM_WINDOW, dtype=images.dtype, device=images.device) - SSIM_WINDOW // 2
     weight = torch.softmax(-(place**2) / (2 * _SIGMA**2), dim=0)
     flat = images.flatten(0, 1)[:, None]

@@ -10,11 +10,13 @@ SSIM = "ssim"
 LPIPS = "lpips"
 COLUMNS = "columns"
 LABEL_ACCURACY = "label_accuracy"
+TOKEN_ACCURACY = "token_accuracy"
+SEQUENCES = "sequences"
 GAIN = "gain"
 LOSS = "loss"
 
 WITHOUT = {"no_pooling": (False, True), "no_labels": (True, False), "plain": (False, False)}
-"""Of the paper's matching, by name: whether images are pooled, and whether labels filter pairs."""
+"""Variants of the paper's matching by name: (images are pooled, labels filter pairs)."""
 
 METRICS = {
     PSNR: Metric(title="PSNR", unit="dB", low=-math.inf, high=math.inf, headline=True),
@@ -22,6 +24,8 @@ METRICS = {
     LPIPS: Metric(title="LPIPS", high=math.inf, higher_is_worse=False),
     GAIN: Metric(title="PSNR above the best guess", unit="dB", low=-math.inf, high=math.inf),
     COLUMNS: Metric(title="Columns right", headline=True),
+    TOKEN_ACCURACY: Metric(title="Tokens right", headline=True),
+    SEQUENCES: Metric(title="Sequences right"),
     LABEL_ACCURACY: Metric(title="Labels right"),
     "matching_greedy": Metric(title="Matched, greedy"),
     "matching_greedy_no_pooling": Metric(title="Matched, greedy, no pooling"),
@@ -32,8 +36,8 @@ METRICS = {
     SECONDS: Metric(title="Time", unit="s", high=math.inf, higher_is_worse=False),
     LOSS: Metric(title="Loss", high=math.inf, higher_is_worse=False, tabled=False),
 }
-"""By name. The figure of a single column of a table is named ``"columns: NAME"``. What a guess
-scores depends on the data. The gain is a difference of pairs: of each image, to the guess of its
-that needs no gradient and is best on the whole. The loss is what the attacker minimizes, not a
-distance to the truth. The time is that of the search for the records of one update; over several
-epochs, of the joint search alone, for as many records."""
+"""Metrics by name. The figure of a single column of a table is named ``"columns: NAME"``. The score
+of a guess depends on the data. The gain is the mean over images of the difference to the best guess
+that needs no gradient. The loss is what the attacker minimizes, not a distance to the truth. The
+time is that of the search for the records of one update; over several epochs, that of the joint
+search alone, for as many records."""

@@ -1,13 +1,14 @@
-"""What reconstruction says of its answer on an audit card."""
+"""The assessment of a reconstruction for an audit card."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakgauge.inversion.metrics.table import COLUMNS, METRICS, PSNR
+from leakgauge.inversion.methods import TOKENS, reported_traits
+from leakgauge.inversion.metrics.table import METRICS
 from leakgauge.inversion.report.levels import by_nearness, verdict_of
-from leakgauge.inversion.run.facts import read_facts
-from leakgauge.inversion.words import EXACT, KNOWN
+from leakgauge.inversion.run.kept import read_facts
+from leakgauge.inversion.words import KNOWN
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.runs.assessment import Assessment, Baseline, Finding, Threat, Worst
 from leakgauge.runs.question import Answer
@@ -21,11 +22,11 @@ LIMITS = (
 
 
 def assessment(answer: Answer, folder: Path) -> Assessment:
-    """Return threat, attempts and the record that came nearest to the truth.
+    """Return the threat, the attempts and the record that came nearest to the truth.
 
     Args:
-        answer: of the question.
-        folder: with the facts beside the measurements.
+        answer: answer to the question.
+        folder: run folder that holds the facts.
 
     Raises:
         InputError: the facts are damaged.
@@ -51,23 +52,25 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
 
 
 def _findings(tests: Sequence[Test]) -> list[Finding]:
-    """The attempts; of each defense and knowledge the nearest one leads."""
+    """Return the attempts; the nearest one for each defense and knowledge leads."""
     leads: dict[tuple[str, str], Test] = {}
     for test, _ in by_nearness(list(tests)):
         leads.setdefault((test.defense, test.knowledge), test)
     found = []
     for test in tests:
-        judged = verdict_of(test)
-        if judged.figure is not None:
+        verdict = verdict_of(test)
+        if verdict.figure is not None:
             first = leads[test.defense, test.knowledge] is test
             found.append(
-                Finding(judged.figure, judged.words, judged.level, first, no_smallest=NO_SMALLEST)
+                Finding(
+                    verdict.figure, verdict.words, verdict.level, first, no_smallest=NO_SMALLEST
+                )
             )
     return found
 
 
 def _baselines(tests: Sequence[Test]) -> list[Baseline]:
-    """What a guess reaches that uses no gradient."""
+    """Return the score of a guess that uses no gradient."""
     figures = [one for test in tests if (one := verdict_of(test).figure) is not None]
     return [
         Baseline("a guess without gradients", one.chance, one.game, METRICS[one.metric].label)
@@ -78,15 +81,15 @@ def _baselines(tests: Sequence[Test]) -> list[Baseline]:
 def _worst(
     tests: Sequence[Test], facts: Sequence[Mapping[str, Any]], *, redacted: bool
 ) -> list[Worst]:
-    """Of the nearest attempt of each defense, the record that came nearest to the truth."""
+    """Return the best rebuilt record of the nearest attempt against each defense."""
     found = []
     of_test = {id(test): one for test, one in zip(tests, facts, strict=True)}
     seen = set()
-    for test, judged in by_nearness(list(tests)):
-        if judged.figure is None or test.defense in seen:
+    for test, verdict in by_nearness(list(tests)):
+        if verdict.figure is None or test.defense in seen:
             continue
         seen.add(test.defense)
-        name = PSNR if judged.figure.metric == PSNR else COLUMNS
+        name = verdict.figure.metric
         each = [one.get(name) for one in of_test[id(test)].get("per_image", ())]
         known = [(value, at) for at, value in enumerate(each, start=1) if value is not None]
         if known:
@@ -99,20 +102,18 @@ def _worst(
 def _threat(answer: Answer, tests: Sequence[Test]) -> Threat:
     settings = answer.run.settings
     labels = settings.get("labels")
-    infers = [] if labels == KNOWN else ["It infers the labels from the update."]
     methods = dict.fromkeys(test.adversary for test in tests)
-    does = [
-        f"`{name}` divides gradients of the first linear layer."
-        if name.partition(":")[0] == EXACT
-        else f"`{name}` searches for records whose update is like the one that was sent."
-        for name in methods
-    ]
+    is_text = any(reported_traits(name).needs == TOKENS for name in methods)
+    infers = [] if labels == KNOWN or is_text else ["It infers the labels from the update."]
+    does = [f"`{name}` {reported_traits(name).does}" for name in methods]
     return Threat(
         goal="to rebuild the records of a client from the update that it sends",
         knows=[
             "The update, the model and its parameters at the start, and the loss.",
             "The number of records, local steps and epochs, and the local learning rate.",
-            "The range of each feature, and how features are encoded.",
+            "The vocabulary of the model, and the largest length of a text."
+            if is_text
+            else "The range of each feature, and how features are encoded.",
             *(["The labels, which are granted to it."] if labels == KNOWN else []),
         ],
         does=[*infers, *does],

@@ -1,15 +1,20 @@
-"""The defense that lowered the similarity of rebuilt records most."""
+"""The defense that lowered similarity most, and the command to run next."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from leakgauge.core.knowledge import ADAPTIVE
-from leakgauge.inversion.metrics.table import PSNR
+from leakgauge.inversion.methods import STRONGEST, reported_traits
+from leakgauge.inversion.metrics.table import PSNR, TOKEN_ACCURACY
 from leakgauge.inversion.report.levels import worst
+from leakgauge.inversion.spec import InversionSpec
 from leakgauge.report.grouping import Test
-from leakgauge.report.section import DefenseEffect
+from leakgauge.report.section import DefenseEffect, Level
 from leakgauge.report.wording import percent, short
 from leakgauge.results.measurements import Measurement
-from leakgauge.runs.spec import NONE
+from leakgauge.runs.repeat import repeat_command
+from leakgauge.runs.spec import NONE, declared, make_spec
 
 _COST = "This question does not measure what the defense costs in accuracy."
 
@@ -17,8 +22,8 @@ _COST = "This question does not measure what the defense costs in accuracy."
 def effect_of(tests: Sequence[Test]) -> DefenseEffect | None:
     """Return what the best defense changed; None without a defense or without a baseline.
 
-    Each side is judged by the attempt that came nearest to the truth. Against a defense these are
-    the attempts that adapt to it, where one does, and the others.
+    The attempt that came nearest to the truth counts on each side. Against a defense, attempts that
+    adapt to it and attempts that do not are both included.
     """
     baseline = _nearest([test for test in tests if test.defense == NONE])
     defenses = dict.fromkeys(test.defense for test in tests if test.defense != NONE)
@@ -55,7 +60,43 @@ def _text(
 
 
 def _figure(one: Measurement) -> tuple[str, str]:
-    """The metric's name in a sentence, and its value."""
+    """Return the metric's name as in a sentence, and its value as text."""
     if one.metric == PSNR:
         return "PSNR", f"{short(one.estimate.value)} dB"
-    return "the share of right columns", percent(one.estimate.value)
+    parts = "tokens" if one.metric == TOKEN_ACCURACY else "columns"
+    return f"the share of right {parts}", percent(one.estimate.value)
+
+
+LEAKS = ("strong", "clear", "weak")
+LONGER = 10
+"""Factor of the iterations to try next if no record was rebuilt."""
+
+COMMAND = "invert"
+
+
+def next_command(settings: Mapping[str, Any], level: Level) -> str:
+    """Return the command to run next; empty if none would add information.
+
+    Rebuilt records call for a defense. Records that were not rebuilt call for a longer search.
+
+    Args:
+        settings: settings of the run, which include those of an ``InversionSpec``.
+        level: level of leakage without a defense.
+
+    >>> next_command({"data": "my.csv", "label": "income"}, "strong")
+    'leakgauge invert my.csv --label income --defense dpsgd:clip=2,noise=0.1'
+    """
+    known = declared(InversionSpec)
+    spec = make_spec(InversionSpec, {key: settings[key] for key in settings if key in known})
+    assert isinstance(spec, InversionSpec)
+    several = spec.epochs > 1 or spec.ladder
+    if not spec.data or set(spec.defense) != {NONE} or several:
+        return ""
+    traits = [reported_traits(text) for text in spec.method or (STRONGEST,)]
+    if level in LEAKS:
+        defense = "dpsgd:clip=2,noise=0.1" if spec.local_steps == 1 else "prune:rate=0.99"
+        method = spec.method if any(one.adapts for one in traits) else ()
+        return repeat_command(COMMAND, replace(spec, defense=(NONE, defense), method=method))
+    if not any(one.searches for one in traits) or spec.iterations is None:
+        return ""
+    return repeat_command(COMMAND, replace(spec, iterations=LONGER * spec.iterations))

@@ -1,4 +1,4 @@
-"""Quality of rebuilt images on each rung of a ladder, and the rung at which the attack breaks."""
+"""Quality of rebuilt images on each rung of a ladder, and the first rung that stops the attack."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from leakgauge.inversion.metrics.table import GAIN, LPIPS, PSNR
-from leakgauge.inversion.run.ladder import RUNGS
+from leakgauge.inversion.run.attempt import RUNGS
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import short
@@ -20,11 +20,11 @@ class Step:
     """One rung of a ladder with its figures.
 
     Attributes:
-        number: from 1.
+        number: number of the rung, from 1.
         name: one of ``RUNGS``.
-        psnr: of the rebuilt images.
+        psnr: PSNR of the rebuilt images.
         gain: PSNR above the best guess without the update.
-        lpips: where it was measured.
+        lpips: LPIPS of the rebuilt images, if measured.
     """
 
     number: int
@@ -35,17 +35,17 @@ class Step:
 
     @property
     def words(self) -> str:
-        """What clients do on this rung."""
+        """Behaviour of the clients on this rung."""
         return RUNGS[self.name]
 
     @property
     def broken(self) -> bool:
-        """Whether the attack is not shown to be better than the best guess."""
+        """Whether the attack is not clearly better than the best guess."""
         return self.gain.estimate.low <= 0
 
 
 def ladder_of(tests: Sequence[Test]) -> list[Step]:
-    """Return the rungs of a ladder in their order; empty where the attempts are none."""
+    """Return the rungs of a ladder in order; empty if the attempts are not a ladder."""
     steps: list[Step] = []
     for test in tests:
         psnr, gain = test.at(PSNR), test.at(GAIN)
@@ -57,15 +57,15 @@ def ladder_of(tests: Sequence[Test]) -> list[Step]:
 
 
 def breaking(steps: Sequence[Step]) -> Step | None:
-    """Return the first rung on which the attack is not shown to beat the guess; None without one.
+    """Return the first rung on which the attack does not clearly beat the guess; None without one.
 
-    The interval of the gain is that of pairs: each image against its own guess.
+    The interval of the gain is paired: each image is compared with its own guess.
     """
     return next((step for step in steps if step.broken), None)
 
 
 def ladder_sentence(steps: Sequence[Step]) -> str:
-    """Return in a sentence where the attack breaks; empty without a ladder."""
+    """Return a sentence on the rung that stops the attack; empty without a ladder."""
     if not steps:
         return ""
     at = breaking(steps)
@@ -83,11 +83,11 @@ def ladder_sentence(steps: Sequence[Step]) -> str:
 
 
 def draw_ladder(steps: Sequence[Step], *, name: str) -> Markup | None:
-    """Return PSNR with its interval and the best guess on each rung; None without a ladder.
+    """Return a chart of PSNR, its interval and the best guess by rung; None without a ladder.
 
     Args:
-        steps: from ``ladder_of``.
-        name: a word that no other chart of the page has.
+        steps: result of ``ladder_of``.
+        name: unique name of the chart on the page.
     """
     if not steps:
         return None

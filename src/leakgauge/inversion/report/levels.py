@@ -1,33 +1,40 @@
-"""The verdict of an attempt: how near the rebuilt records are to the true ones."""
+"""The verdict of an attempt, its sentence, and the guesses to compare it with."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from leakgauge.inversion.metrics.table import COLUMNS, PSNR
+from leakgauge.core.checks import InputError
+from leakgauge.inversion.metrics.table import COLUMNS, LOSS, PSNR, TOKEN_ACCURACY
+from leakgauge.inversion.run.attempt import title_of
+from leakgauge.inversion.words import CLASS_MEAN, FREQUENT, MEAN, NEAREST, PUBLIC
 from leakgauge.report.compare import Group
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Badge, Level
-from leakgauge.results.measurements import Measurement
+from leakgauge.report.wording import count, percent, short
+from leakgauge.results.measurements import Estimate, Measurement
 
 CLEAR_DB, CLOSE_DB = 20.0, 27.0
-"""PSNR from which rebuilt images can be recognised, and from which they look like the truth. This
-is our own reading of many pictures of 32 x 32 pixels; look at the pictures."""
+"""Smallest PSNR of images that can be recognised, and of images that look like the truth. This is
+our reading of many pictures of 32 x 32 pixels; look at the pictures."""
 
 PARTS_DB = 2.0
-"""PSNR above that of the mean colour from which parts of the images are rebuilt."""
+"""Smallest PSNR above that of the mean colour if parts of the images are rebuilt."""
 
 MOST_COLUMNS, MANY_COLUMNS = 0.9, 0.5
-"""Shares of the columns that guessing gets wrong, from which most or many are rebuilt."""
+"""Smallest shares, of the columns that guessing gets wrong, that count as most and many; also
+of tokens."""
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """How near an attempt came.
+class InversionVerdict:
+    """Nearness of an attempt's records to the truth.
 
     Attributes:
-        level: of the leakage.
-        words: the verdict in a few words.
-        figure: the measurement behind it; None where nothing could be scored.
-        strength: from 0 (as a guess) to 1 (as the truth).
+        level: level of leakage.
+        words: verdict in a few words.
+        figure: measurement behind the verdict; None if no record could be scored.
+        strength: 0 if as good as a guess, 1 if equal to the truth.
     """
 
     level: Level
@@ -36,62 +43,209 @@ class Verdict:
     strength: float = 0.0
 
 
-def verdict_of(test: Test) -> Verdict:
-    """Return the verdict of an attempt by PSNR, or by the columns of a table."""
-    return _of_figures(test.at(PSNR), test.at(COLUMNS))
+def verdict_of(test: Test) -> InversionVerdict:
+    """Return the verdict of an attempt by PSNR, the columns of a table, or tokens."""
+    return _of_figures(test.at(PSNR), test.at(COLUMNS), test.at(TOKEN_ACCURACY))
 
 
 def badge(group: Group) -> Badge | None:
     """Return the verdict on the means of a grid's cells; None without a score."""
-    verdict = _of_figures(group.means.get(PSNR), group.means.get(COLUMNS))
+    names = (PSNR, COLUMNS, TOKEN_ACCURACY)
+    verdict = _of_figures(*(group.means.get(name) for name in names))
     if verdict.figure is None:
         return None
     return Badge(verdict.level, verdict.words, verdict.strength)
 
 
-def _of_figures(psnr: Measurement | None, columns: Measurement | None) -> Verdict:
+def _of_figures(
+    psnr: Measurement | None, columns: Measurement | None, tokens: Measurement | None
+) -> InversionVerdict:
     if psnr is not None:
         return _of_images(psnr)
     if columns is not None:
-        return _of_rows(columns)
-    return Verdict("unknown", "Not scored")
+        return _of_shares(columns, "Rows", "columns")
+    if tokens is not None:
+        return _of_shares(tokens, "Texts", "tokens")
+    return InversionVerdict("unknown", "Not scored")
 
 
-def worst(tests: list[Test]) -> tuple[Test, Verdict]:
+def worst(tests: list[Test]) -> tuple[Test, InversionVerdict]:
     """Return the attempt that came nearest to the truth, with its verdict."""
     return by_nearness(tests)[0]
 
 
-def by_nearness(tests: list[Test]) -> list[tuple[Test, Verdict]]:
+def by_nearness(tests: list[Test]) -> list[tuple[Test, InversionVerdict]]:
     """Return the attempts with their verdicts, the one nearest to the truth first."""
-    judged = [(test, verdict_of(test)) for test in tests]
-    return sorted(judged, key=lambda one: -_nearness(one[1]))
+    verdicts = [(test, verdict_of(test)) for test in tests]
+    return sorted(verdicts, key=lambda one: -_nearness(one[1]))
 
 
-def _nearness(verdict: Verdict) -> float:
+def _nearness(verdict: InversionVerdict) -> float:
     return float("-inf") if verdict.figure is None else verdict.figure.estimate.value
 
 
-def _of_images(psnr: Measurement) -> Verdict:
+def _of_images(psnr: Measurement) -> InversionVerdict:
     value, guess = psnr.estimate.value, psnr.chance
     strength = min(max((value - guess) / max(CLOSE_DB - guess, PARTS_DB), 0.0), 1.0)
     if value >= CLOSE_DB:
-        return Verdict("strong", "Images rebuilt", psnr, strength)
+        return InversionVerdict("strong", "Images rebuilt", psnr, strength)
     if value >= CLEAR_DB:
-        return Verdict("clear", "Images recognisable", psnr, strength)
+        return InversionVerdict("clear", "Images recognisable", psnr, strength)
     if value >= guess + PARTS_DB:
-        return Verdict("weak", "Parts of images rebuilt", psnr, strength)
-    return Verdict("none", "Images not rebuilt", psnr, strength)
+        return InversionVerdict("weak", "Parts of images rebuilt", psnr, strength)
+    return InversionVerdict("none", "Images not rebuilt", psnr, strength)
 
 
-def _of_rows(columns: Measurement) -> Verdict:
-    value, guess = columns.estimate.value, columns.chance
+def _of_shares(share: Measurement, records: str, parts: str) -> InversionVerdict:
+    value, guess = share.estimate.value, share.chance
     beyond = (value - guess) / (1 - guess) if guess < 1 else 0.0
     strength = min(max(beyond, 0.0), 1.0)
     if beyond >= MOST_COLUMNS:
-        return Verdict("strong", "Rows rebuilt", columns, strength)
+        return InversionVerdict("strong", f"{records} rebuilt", share, strength)
     if beyond >= MANY_COLUMNS:
-        return Verdict("clear", "Many columns rebuilt", columns, strength)
-    if columns.estimate.low > guess:
-        return Verdict("weak", "Some columns rebuilt", columns, strength)
-    return Verdict("none", "Rows not rebuilt", columns, strength)
+        return InversionVerdict("clear", f"Many {parts} rebuilt", share, strength)
+    if share.estimate.low > guess:
+        return InversionVerdict("weak", f"Some {parts} rebuilt", share, strength)
+    return InversionVerdict("none", f"{records} not rebuilt", share, strength)
+
+
+_OF_IMAGES = {
+    "strong": "The images were rebuilt: they look like the true ones",
+    "clear": "The images were rebuilt well enough to be recognised",
+    "weak": "Parts of the images were rebuilt",
+    "none": "The images were not rebuilt",
+}
+
+
+def title(test: Test) -> str:
+    """Return an attempt in a few words."""
+    return title_of(test.adversary, test.defense, test.knowledge)
+
+
+def sentence(test: Test) -> str:
+    """Return the result of an attempt, with its title, for non-specialist readers.
+
+    Raises:
+        InputError: the attempt has neither a score nor a loss.
+    """
+    return f"{title(test)}: {statement(test)}"
+
+
+def statement(test: Test) -> str:
+    """Return the result of an attempt, without its title; raises like ``sentence``."""
+    verdict = verdict_of(test)
+    if verdict.figure is None:
+        return _of_loss(test)
+    if verdict.figure.metric == PSNR:
+        return f"{_OF_IMAGES[verdict.level]}. {_of_psnr(verdict.figure)}"
+    parts = "tokens" if verdict.figure.metric == TOKEN_ACCURACY else "columns"
+    return _of_parts(verdict.figure, parts)
+
+
+_MATCHED = {
+    "greedy": "matched by rough images, the most similar pairs first (the paper's way)",
+    "optimal": "matched by rough images, with the smallest sum of distances (ours)",
+    "gradients": "matched by rough images and then by gradients (ours)",
+    "known": "matched correctly: the attacker knew the matching",
+}
+_JOINED = {
+    "per-sample": "each record was rebuilt from the one update of each epoch that is matched for "
+    "it (the paper's rule)",
+    "all": "all records were rebuilt together from all updates (our rule)",
+}
+
+
+def joint_sentence(test: Test) -> str:
+    """Return how an attempt combined several epochs; empty with a single one."""
+    details = next(iter(test.figures.values())).details
+    if "joint" not in details:
+        return ""
+    later = details["later"]
+    weighed = "equally" if later == "1" else f"1 in the first and {later} in later epochs"
+    return (
+        f"{title(test)}: records of several epochs were {_MATCHED[details['matching']]}; "
+        f"{_JOINED[details['joint']]}, and updates weigh {weighed}."
+    )
+
+
+def certainty(estimate: Estimate) -> str:
+    """Return the interval of a mean over images in words; a single image has none."""
+    if estimate.n == 1:
+        return "1 image, so no interval"
+    ends = f"{short(estimate.low)} to {short(estimate.high)}"
+    return f"95 % interval {ends}, {count(estimate.n)} images"
+
+
+def _of_psnr(psnr: Measurement) -> str:
+    return (
+        f"PSNR {short(psnr.estimate.value)} dB ({certainty(psnr.estimate)}); the mean colour "
+        f"alone scores {short(psnr.chance)} dB."
+    )
+
+
+def _of_parts(share: Measurement, parts: str) -> str:
+    frequent = "tokens" if parts == "tokens" else "values"
+    return (
+        f"{percent(share.estimate.value)} of the {parts} of {share.estimate.n} records were "
+        f"rebuilt right; guessing the most frequent {frequent} gives {percent(share.chance)}."
+    )
+
+
+def _of_loss(test: Test) -> str:
+    loss = test.at(LOSS)
+    if loss is None:
+        raise InputError(
+            f"the measurements of {title(test)} lack both a score and a loss; run it again"
+        )
+    return (
+        f"the search for {count(loss.estimate.n)} records ended at a loss of "
+        f"{short(loss.estimate.value)}. The true records are not known here, so their "
+        "distance is not known."
+    )
+
+
+WORDS = {
+    MEAN: "mean of the public records",
+    CLASS_MEAN: "mean of the public records with the same label",
+    PUBLIC: "public record nearest to that mean",
+    FREQUENT: "most frequent public token at each position",
+    NEAREST: "public record nearest to the truth: chosen by the truth, so no attacker can",
+}
+"""Guesses in words."""
+
+
+@dataclass(frozen=True)
+class Guessed:
+    """Scores of guesses for attempts that had the same labels.
+
+    Attributes:
+        titles: titles of the attempts.
+        best: best guess for an attacker; None if it was not measured.
+        scores: value, low and high by guess (in words) and metric.
+    """
+
+    titles: tuple[str, ...]
+    best: str | None
+    scores: Mapping[str, Mapping[str, Mapping[str, float]]]
+
+
+def guesses_of(facts: Sequence[Mapping[str, Any]], tests: Sequence[Test]) -> list[Guessed]:
+    """Return the guesses of all attempts, grouped by equal guesses.
+
+    Args:
+        facts: facts of each attempt, from ``read_facts``; empty if none are kept.
+        tests: attempts in the same order.
+    """
+    found: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
+    for test, fact in zip(tests, facts, strict=bool(facts)):
+        if fact.get("baselines"):
+            key = repr(fact["baselines"])
+            found.setdefault(key, ([], fact))[0].append(title(test))
+    return [
+        Guessed(
+            tuple(titles),
+            WORDS.get(str(fact.get("best_guess"))),
+            {WORDS[name]: scores for name, scores in fact["baselines"].items() if name in WORDS},
+        )
+        for titles, fact in found.values()
+    ]

@@ -3,9 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-from leakgauge.inversion.metrics.table import COLUMNS, GAIN, LABEL_ACCURACY, LOSS, LPIPS, PSNR, SSIM
+from leakgauge.inversion.metrics.table import (
+    COLUMNS,
+    GAIN,
+    LABEL_ACCURACY,
+    LOSS,
+    LPIPS,
+    PSNR,
+    SEQUENCES,
+    SSIM,
+    TOKEN_ACCURACY,
+)
 from leakgauge.inversion.report.ladder import Step, breaking, ladder_of
-from leakgauge.inversion.run.facts import read_facts
+from leakgauge.inversion.run.kept import read_facts
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.results.measurements import Estimate, Run
 from leakgauge.runs.question import Answer
@@ -14,10 +24,10 @@ Plain = dict[str, Any]
 
 
 def to_json(answer: Answer, folder: Path) -> Plain:
-    """Return the figures of the first attempt, and of all where there are several.
+    """Return the figures of the first attempt, and of all attempts if there are several.
 
     Raises:
-        InputError: the facts beside the measurements are damaged.
+        InputError: the kept facts are damaged.
     """
     tests = group_tests(answer.measurements)
     facts = read_facts(folder, len(tests))
@@ -47,6 +57,7 @@ def _of_attempt(run: Run, test: Test, facts: Plain) -> Plain:
         "lpips": _ends(test, LPIPS),
         "label_accuracy": _values(test, LABEL_ACCURACY).get(""),
         "columns": _values(test, f"{COLUMNS}: "),
+        **{name: _ends(test, name) for name in (TOKEN_ACCURACY, SEQUENCES) if test.at(name)},
         "matching": _values(test, "matching_"),
         "joint": _joint(test),
         "single_epochs": facts["single_epochs"],
@@ -93,7 +104,7 @@ def _estimate(test: Test, metric: str) -> Estimate | None:
 
 
 def _joint(test: Test) -> Plain | None:
-    """How several epochs were put together; None with a single one."""
+    """Return the rules that combined several epochs; None with a single one."""
     details = next(iter(test.figures.values())).details
     if "joint" not in details:
         return None
@@ -114,7 +125,7 @@ def _of(one: Estimate) -> dict[str, float]:
 
 
 def _values(test: Test, prefix: str) -> dict[str, float]:
-    """The values of the metrics whose names begin with ``prefix``, by the rest of the name."""
+    """Return the values of metrics that begin with ``prefix``, by the rest of the name."""
     names = [name for name in test.metrics if name.startswith(prefix)]
     estimates = {name.removeprefix(prefix): _estimate(test, name) for name in names}
     return {name: one.value for name, one in estimates.items() if one is not None}

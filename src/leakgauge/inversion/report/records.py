@@ -1,30 +1,34 @@
-"""Reads the records, true and rebuilt, that a run kept beside its measurements."""
+"""Kept records, true and rebuilt: read from the run folder, and shown as PNG images."""
 
+import base64
+import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
-from leakgauge.inversion.run.records import TRUTH
+from leakgauge.inversion.run.kept import TRUTH
 from leakgauge.results.measurements import PICTURES_FILE, ROWS_FILE
 
 Rows = list[dict[str, Any]]
-"""Of each record, by column: its text; of an attempt, a pair of text and whether it is right."""
+"""Text by column for each record; in an attempt, pairs of text and whether it is right."""
 
 _AGAIN = "run the command again"
 
 
 def read_pictures(folder: Path, attempts: int) -> dict[str, Tensor]:
-    """Return the kept images; empty where none are kept.
+    """Return the kept images; empty if none are kept.
 
     Args:
-        folder: of the finished question.
-        attempts: their number.
+        folder: folder of the finished question.
+        attempts: number of attempts.
 
     Returns:
         Uint8 ``[n, c, h, w]`` by ``"truth"`` and by the number of the attempt.
@@ -43,7 +47,9 @@ def read_pictures(folder: Path, attempts: int) -> dict[str, Tensor]:
     shapes = {tuple(x.shape) for x in pictures.values()}
     sound = all(x.dtype == torch.uint8 and x.dim() == 4 for x in pictures.values())
     if not (sound and len(shapes) == 1 and next(iter(shapes))[1] in (1, 3)):
-        raise _refusal(path, f"it holds {sorted(map(list, shapes))}, no images [n, 1 or 3, h, w]")
+        raise _refusal(
+            path, f"it holds {sorted(map(list, shapes))} instead of images [n, 1 or 3, h, w]"
+        )
     return pictures
 
 
@@ -64,15 +70,15 @@ def read_rows(folder: Path, attempts: int) -> dict[str, Rows]:
         if isinstance(error, InputError):
             raise
         raise _refusal(path, str(error)) from error
-    require(sound, f"{path} cannot be read (its rows do not fit one another); {_AGAIN}")
+    require(sound, f"{path} cannot be read (its rows do not fit together); {_AGAIN}")
     return rows
 
 
 def _fit_together(rows: dict[str, Rows], attempts: int) -> bool:
-    """Whether every attempt has the truth's rows and columns, and pairs as values."""
+    """Return whether every attempt has the truth's rows and columns, and pairs as values."""
     columns = [list(row) for row in rows[TRUTH]]
     rebuilt = [rows[str(at)] for at in range(attempts)]
-    # Taking every pair apart raises where there is no pair.
+    # Unpacking raises if a value is not a pair.
     return all(
         [list(row) for row in one] == columns
         and all(isinstance(right, bool) for row in one for _, right in row.values())
@@ -87,3 +93,22 @@ def _check_names(path: Path, names: set[str], attempts: int) -> None:
 
 def _refusal(path: Path, why: str) -> InputError:
     return InputError(f"{path} cannot be read ({' '.join(why.split())}); {_AGAIN}")
+
+
+def gallery(pictures: Mapping[str, Tensor]) -> list[list[str]]:
+    """Return data addresses of PNGs: a row for the truth, if it is known, and one per attempt.
+
+    Args:
+        pictures: uint8 ``[n, c, h, w]`` by ``"truth"`` and by the number of the attempt.
+    """
+    order = [name for name in pictures if name == TRUTH]
+    order += sorted((name for name in pictures if name != TRUTH), key=int)
+    return [[png_address(picture) for picture in pictures[name]] for name in order]
+
+
+def png_address(picture: Tensor) -> str:
+    """Return the data address of a picture ``[c, h, w]`` uint8 as a PNG."""
+    pixels: Any = picture.permute(1, 2, 0).numpy()
+    stream = io.BytesIO()
+    Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels).save(stream, "PNG")
+    return "data:image/png;base64," + base64.b64encode(stream.getvalue()).decode()

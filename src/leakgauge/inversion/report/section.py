@@ -9,17 +9,22 @@ from typing import Any
 from torch import Tensor
 
 from leakgauge.inversion.metrics.table import COLUMNS, LOSS, METRICS, PSNR
-from leakgauge.inversion.report.command import next_command
 from leakgauge.inversion.report.curves import draw_curves, line_style
-from leakgauge.inversion.report.effect import effect_of
-from leakgauge.inversion.report.gallery import gallery
-from leakgauge.inversion.report.guesses import Guessed, guesses_of
+from leakgauge.inversion.report.effect import effect_of, next_command
 from leakgauge.inversion.report.ladder import breaking, draw_ladder, ladder_of, ladder_sentence
-from leakgauge.inversion.report.levels import Verdict, by_nearness, worst
-from leakgauge.inversion.report.records import Rows, read_pictures, read_rows
-from leakgauge.inversion.report.wording import joint_sentence, sentence, statement, title
-from leakgauge.inversion.run.facts import FACTS_FILE, read_facts
-from leakgauge.inversion.run.records import TRUTH
+from leakgauge.inversion.report.levels import (
+    Guessed,
+    InversionVerdict,
+    by_nearness,
+    guesses_of,
+    joint_sentence,
+    sentence,
+    statement,
+    title,
+    worst,
+)
+from leakgauge.inversion.report.records import Rows, gallery, read_pictures, read_rows
+from leakgauge.inversion.run.kept import FACTS_FILE, TRUTH, read_facts
 from leakgauge.inversion.words import NAME
 from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.grouping import Test, group_tests
@@ -34,18 +39,18 @@ from leakgauge.runs.spec import NONE
 PACKAGE = "leakgauge.inversion.report"
 CURVES = (PSNR, LOSS)
 COLUMN = f"{COLUMNS}: "
-"""What the names of single columns' metrics begin with."""
+"""Prefix of the metric names of single columns."""
 
 TITLES = titles(METRICS)
 
 
 def section(answer: Answer, question: Question, folder: Path) -> Section:
-    """Return the section of an answer, with the records that the folder holds.
+    """Return the section of an answer, with the records in the folder.
 
     Args:
-        answer: of the question.
+        answer: answer to the question.
         question: not used; the section has the room's own name.
-        folder: with the kept records.
+        folder: run folder with the kept records.
 
     Raises:
         InputError: the kept records are damaged, or of another run.
@@ -76,11 +81,11 @@ def section_of(
     """Return the section of an answer, with these records.
 
     Args:
-        answer: of the question.
+        answer: answer to the question.
         pictures: uint8 ``[n, c, h, w]`` by ``"truth"`` and by the number of the attempt.
-        rows: of a table, by the same names.
-        labels: behind the update of a real client, where they may be shown.
-        guesses: without the update, from ``guesses_of``.
+        rows: rows of a table, by the same names.
+        labels: labels inferred from a real client's update, if they may be shown.
+        guesses: guesses without the update, from ``guesses_of``.
     """
     tests = group_tests(answer.measurements)
     values = _values(answer, tests, pictures, rows, guesses)
@@ -107,7 +112,7 @@ def section_of(
 
 
 def _named(pictures: Mapping[str, Tensor], tests: list[Test]) -> dict[str, Tensor]:
-    """The pictures by what they are, the truth first."""
+    """Return the pictures by attempt, the truth first."""
     names = {TRUTH: TRUTH} | {str(at): test.who for at, test in enumerate(tests)}
     return {name: pictures[key] for key, name in names.items() if key in pictures}
 
@@ -119,7 +124,7 @@ def _values(
     rows: Mapping[str, Rows],
     guesses: Sequence[Guessed],
 ) -> dict[str, Any]:
-    """What the template shows, by name."""
+    """Return the values of the template, by name."""
     steps = ladder_of(tests)
     curves = {name: draw_curves(tests, name, name=f"{NAME}-{name}") for name in CURVES}
     return {
@@ -150,8 +155,8 @@ def _values(
     }
 
 
-def _verdict(test: Test, verdict: Verdict) -> dict[str, Any]:
-    """What the template shows of an attempt's verdict."""
+def _verdict(test: Test, verdict: InversionVerdict) -> dict[str, Any]:
+    """Return the template's values for an attempt's verdict."""
     text = statement(test)
     shown = {"verdict": verdict, "title": title(test), "text": text[:1].upper() + text[1:]}
     if verdict.figure is None:
@@ -166,8 +171,8 @@ def _verdict(test: Test, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _row(test: Test, verdict: Verdict) -> Row:
-    # The loss is no distance to the truth, and a single record has no interval.
+def _row(test: Test, verdict: InversionVerdict) -> Row:
+    # The loss is not a distance to the truth, and a single record has no interval.
     if verdict.figure is None or verdict.figure.estimate.n == 1:
         return Row(NAME, verdict.words, verdict.level, sentence(test), strength=verdict.strength)
     return Row(
@@ -183,7 +188,7 @@ def _row(test: Test, verdict: Verdict) -> Row:
 
 
 def _undefended(tests: list[Test]) -> list[Test]:
-    """The attempts without a defense; all attempts where each met one."""
+    """Return the attempts without a defense; all attempts if each met one."""
     return [test for test in tests if test.defense == NONE] or tests
 
 
@@ -194,7 +199,7 @@ def _labels(answer: Answer, labels: Sequence[int] | None) -> list[Line]:
 
 
 def _nav(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The anchors inside the section, and their titles."""
+    """Return the anchors inside the section, and their titles."""
     present = {
         "Ladder": values["ladder"],
         "Records": values["gallery"] or values["rows"],
@@ -206,18 +211,18 @@ def _nav(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _figures(tests: Sequence[Test]) -> list[dict[str, Measurement]]:
-    """Of each attempt, the figures that have a column of the table."""
+    """Return the figures of each attempt that have a column in the table."""
     return [{name: one for name in TITLES if (one := test.at(name)) is not None} for test in tests]
 
 
 def _columns(tests: Sequence[Test]) -> dict[str, list[Measurement | None]]:
-    """Of a table: how often each original column was right, for each attempt."""
+    """Return the accuracy of each original column of a table, for each attempt."""
     names = dict.fromkeys(m for test in tests for m in test.metrics if m.startswith(COLUMN))
     return {name.removeprefix(COLUMN): [test.at(name) for test in tests] for name in names}
 
 
 def _legend(tests: Sequence[Test]) -> list[tuple[str, str, str]]:
-    """Name, colour and dash of each attempt that has a curve."""
+    """Return name, colour and dash of each attempt with a curve."""
     return [
         (title(test), *line_style(number))
         for number, test in enumerate(tests)
@@ -226,7 +231,7 @@ def _legend(tests: Sequence[Test]) -> list[tuple[str, str, str]]:
 
 
 def _epochs(tests: Sequence[Test]) -> list[tuple[str, int, Measurement]]:
-    """PSNR of single epochs, where there are several."""
+    """Return the PSNR of single epochs, if there are several."""
     return [
         (title(test), when, one)
         for test in tests

@@ -1,29 +1,48 @@
-"""The attempts that one spec stands for: a method, a defense, and knowledge of the defense."""
+"""The attempts that one spec stands for: a method, a defense, and knowledge of the defense.
 
-from __future__ import annotations
+With a ladder they are one attack on clients that are nearer and nearer to real ones.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.defenses import parse_defense
 from leakgauge.inversion import words
-from leakgauge.inversion.run.ladder import RUNGS, rungs_of, with_ladder
-from leakgauge.inversion.search.adaptive import adapts
-from leakgauge.inversion.search.parse import parse_attack
-from leakgauge.inversion.search.presets import agic, presets_for
-from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.methods import STRONGEST, Method, method_of
+from leakgauge.inversion.search.presets import Search
+from leakgauge.inversion.search.settings import SearchSettings
+from leakgauge.inversion.spec import InversionSpec
 from leakgauge.runs.spec import NONE
+from leakgauge.training.catalog import SGD
 from leakgauge.training.client import Client
 
-if TYPE_CHECKING:
-    from leakgauge.inversion.spec import InversionSpec
+MOMENTUM = "sgd:momentum=0.9"
+"""The optimizer of Flower's stock client."""
+
+ADAM = "adam:lr=0.001"
+
+RUNGS = {
+    "gradient": "one gradient, evaluation mode",
+    "training": "one gradient, training mode",
+    "steps": "local steps",
+    "momentum": "local steps with momentum",
+    "adam": "local steps of Adam",
+    "epochs": "momentum, local epochs",
+    "rate": "momentum, local epochs, rate unknown",
+    "sum": "momentum, local epochs, rate unknown, sum of clients",
+}
+"""What clients do on each rung, from the bottom. The local steps come before the optimizers, since
+one step of momentum is a plain one. The rungs above Adam have momentum."""
+
+AT_LEAST = {"batch_size": 2, "local_steps": 2, "local_epochs": 2, "clients": 2, "local_lr": 0.01}
+"""What the ladder takes where a setting has its ordinary default."""
 
 
 @dataclass(frozen=True)
-class Rules:
+class EpochRules:
     """How an attempt puts several epochs together.
 
     Attributes:
@@ -44,7 +63,7 @@ class Rules:
     def weights(self, epochs: int) -> list[float]:
         """Return the weight of each epoch.
 
-        >>> Rules("greedy", "per-sample", 0.1).weights(3)
+        >>> EpochRules("greedy", "per-sample", 0.1).weights(3)
         [1.0, 0.1, 0.1]
         """
         return [1.0, *[self.later] * (epochs - 1)]
@@ -59,7 +78,7 @@ class Attempt:
         method: an attack, as a user names it.
         defense: what clients do before they send, as a user names it.
         knowledge: whether the attacker knows the defense: static or adaptive.
-        rung: of the ladder, one of ``ladder.RUNGS``; empty without a ladder.
+        rung: rung of the ladder, one of ``RUNGS``; empty without a ladder.
 
     Raises:
         InputError: a name is unknown, or the client cannot have this defense.
@@ -72,7 +91,7 @@ class Attempt:
     rung: str = ""
 
     def __post_init__(self) -> None:
-        _ = self.client, self.settings
+        _ = self.client, self.attack
 
     @cached_property
     def client(self) -> Client:
@@ -93,45 +112,57 @@ class Attempt:
         )
 
     @cached_property
-    def settings(self) -> Settings:
-        """The settings of the search; exact recovery does not use them."""
+    def attack(self) -> Method:
+        """The method with its settings."""
         spec = self.spec
-        return settings_of(
+        return method_of(
             self.method,
-            spec.iterations,
-            spec.restarts,
+            iterations=spec.iterations,
+            restarts=spec.restarts,
             are_images=spec.net != words.MLP,
             trained=spec.weights is not None,
             large=spec.net == words.LARGE_NET or spec.side > words.SMALL_SIDE,
         )
 
     @property
-    def rough(self) -> Settings:
-        """The settings of the search for rough images, which are matched between epochs."""
-        most = self.spec.rough_iterations or words.ROUGH_ITERATIONS
-        return replace(self.settings, iterations=min(most, self.settings.iterations))
+    def search(self) -> Search:
+        """The method, which has to be a search: only these rebuild from several epochs."""
+        assert isinstance(self.attack, Search)
+        return self.attack
 
     @property
-    def rules(self) -> Rules:
+    def settings(self) -> SearchSettings:
+        """The settings of the search."""
+        return self.search.settings
+
+    @property
+    def rough(self) -> Search:
+        """The search for rough images, which are matched between epochs."""
+        most = self.spec.rough_iterations or words.ROUGH_ITERATIONS
+        shorter = replace(self.settings, iterations=min(most, self.settings.iterations))
+        return replace(self.search, settings=shorter)
+
+    @property
+    def simulates(self) -> bool:
+        """Whether the attack simulates the local steps."""
+        return self.spec.simulate and self.attack.traits.searches
+
+    @property
+    def rules(self) -> EpochRules:
         """The rules over several epochs: the paper's for ``agic``, ours for others, unless named.
 
         The weight of later epochs goes with the rule of joint reconstruction.
         """
-        spec, papers = self.spec, self.method.partition(":")[0] == words.AGIC
+        spec, papers = self.spec, self.search.follows_paper
         joint = spec.joint or (words.PER_SAMPLE if papers else words.TOGETHER)
         later = words.LATER_EPOCHS if joint == words.PER_SAMPLE else 1.0
         matching = spec.matching or (words.GREEDY if papers else words.GRADIENTS)
-        return Rules(matching, joint, later if spec.gamma is None else spec.gamma)
+        return EpochRules(matching, joint, later if spec.gamma is None else spec.gamma)
 
     @property
     def is_adaptive(self) -> bool:
         """Whether the attacker knows the defense."""
         return self.knowledge == ADAPTIVE
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the method divides gradients, without a search."""
-        return self.method == words.EXACT
 
     @property
     def title(self) -> str:
@@ -145,7 +176,7 @@ class Attempt:
 
 
 def attempts_of(spec: InversionSpec) -> list[Attempt]:
-    """Return the attempts of a spec: by method, then by defense, the static attacker first.
+    """Return the attempts of a spec, sorted by method, then by defense, then static first.
 
     Those of a ladder are its rungs. Before the data decide on a default method, they are those of
     the strongest search.
@@ -154,26 +185,26 @@ def attempts_of(spec: InversionSpec) -> list[Attempt]:
         InputError: as for ``Attempt``.
     """
     if spec.ladder:
-        (method,) = spec.method or (words.STRONGEST,)
+        (method,) = spec.method or (STRONGEST,)
         return [
             Attempt(one, method, spec.defense[0], STATIC, rung)
             for rung, one in rungs_of(with_ladder(spec)).items()
         ]
     return [
         Attempt(spec, method, defense, knowledge)
-        for method in dict.fromkeys(spec.method or (words.STRONGEST,))
+        for method in dict.fromkeys(spec.method or (STRONGEST,))
         for defense in dict.fromkeys(spec.defense)
         for knowledge in _knowledge(Attempt(spec, method, defense))
     ]
 
 
 def _knowledge(attempt: Attempt) -> Sequence[str]:
-    """The knowledge that the attacker is tried with against the attempt's defense."""
-    if attempt.defense == NONE or attempt.is_exact:
+    """Return the kinds of knowledge to try against the attempt's defense."""
+    if attempt.defense == NONE or not attempt.attack.traits.adapts:
         return (STATIC,)
     if attempt.spec.knowledge:
         return attempt.spec.knowledge
-    can_adapt = adapts(attempt.settings, attempt.client.defense)
+    can_adapt = attempt.attack.adapts_to(attempt.client.defense)
     return (STATIC, ADAPTIVE) if can_adapt else (STATIC,)
 
 
@@ -186,32 +217,42 @@ def title_of(method: str, defense: str, knowledge: str) -> str:
     return method if defense == NONE else f"{method}, {defense}, {knowledge}"
 
 
-def settings_of(
-    method: str,
-    iterations: int | None,
-    restarts: int,
-    *,
-    are_images: bool,
-    trained: bool = False,
-    large: bool = False,
-) -> Settings:
-    """Return a method's settings for a command that ends within minutes.
+def with_ladder(spec: InversionSpec) -> InversionSpec:
+    """Return the settings of the highest rung's clients; without a ladder the settings themselves.
+
+    The steps of a client are simulated, and labels are granted: an update does not show the step
+    that used a label.
+    """
+    if not spec.ladder:
+        return spec
+    defaults = {name: getattr(type(spec), name) for name in AT_LEAST}
+    given: dict[str, Any] = {
+        name: least for name, least in AT_LEAST.items() if getattr(spec, name) == defaults[name]
+    }
+    optimizer = MOMENTUM if spec.local_optimizer == SGD else spec.local_optimizer
+    return replace(spec, **given, local_optimizer=optimizer, labels=words.KNOWN)
+
+
+def rungs_of(spec: InversionSpec) -> dict[str, InversionSpec]:
+    """Return the settings of each rung by its name, from the bottom.
 
     Args:
-        method: a name of ``PRESETS``, with or without settings, or ``"exact"``.
-        iterations: of the search; None takes 500, or the method's own where it has fewer.
-        restarts: of the search.
-        are_images: whether neighbouring values of a record are neighbouring pixels; without them
-            the total variation has no weight.
-        trained: as for ``agic``; loaded weights are taken for trained ones. Of a user's own model
-            the phase is not known here, and it is taken for untrained.
-        large: as for ``agic``.
-
-    >>> settings_of("agic", None, 1, are_images=True).iterations
-    500
+        spec: settings that ``with_ladder`` returned.
     """
-    presets = presets_for(trained=trained, large=large)
-    own = parse_attack(method, words.EXACT, presets=presets) or agic()
-    chosen = min(words.ITERATIONS, own.iterations) if iterations is None else iterations
-    settings = replace(own, iterations=chosen, restarts=restarts)
-    return settings if are_images else replace(settings, total_variation=0.0)
+    plain = {name: getattr(type(spec), name) for name in words.OF_CLIENTS}
+    one = replace(spec, **plain, ladder=False, local_steps=1, simulate=False)
+    training = replace(one, train_mode=True, statistics=spec.statistics)
+    steps = replace(training, local_steps=spec.local_steps, simulate=True)
+    momentum = replace(steps, local_optimizer=spec.local_optimizer)
+    epochs = replace(momentum, local_epochs=spec.local_epochs, reshuffle=True)
+    rate = replace(epochs, unknown=(words.RATE,), assumed_lr=spec.assumed_lr)
+    return {
+        "gradient": one,
+        "training": training,
+        "steps": steps,
+        "momentum": momentum,
+        "adam": replace(steps, local_optimizer=ADAM),
+        "epochs": epochs,
+        "rate": rate,
+        "sum": replace(rate, clients=spec.clients),
+    }

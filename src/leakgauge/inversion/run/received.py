@@ -1,26 +1,47 @@
-"""Records rebuilt from the update of a real client, whose true records are unknown here."""
+"""Records rebuilt from the update of a real client, where the true records are unknown."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from leakgauge.core.knowledge import STATIC
-from leakgauge.core.versions import versions
-from leakgauge.inversion.metrics.table import LOSS
-from leakgauge.inversion.run.records import MOST_RECORDS
-from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.words import NAME, SMALL_SIDE
-from leakgauge.results.measurements import ACCUMULATED, PICTURES_FILE, Estimate, Measurement
-from leakgauge.runs.spec import NONE
+from leakgauge.core.checks import InputError, require, require_choice
+from leakgauge.core.rng import stream, torch_stream
+from leakgauge.core.types import Dataset, Task
+from leakgauge.inversion.attack import (
+    WITHOUT_DROPOUT,
+    attack,
+    finds_labels,
+    inference_of,
+    order_warnings,
+    rate_assumed,
+)
+from leakgauge.inversion.labels.inference import Method as LabelMethod
+from leakgauge.inversion.labels.inference import infer_labels
+from leakgauge.inversion.methods import Method
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, SearchProgress
+from leakgauge.inversion.run.kept import MOST_RECORDS
+from leakgauge.inversion.scoring import are_pictures, range_of
+from leakgauge.inversion.search.checks import classes_of
+from leakgauge.inversion.search.priors import (
+    MOST_PROXIES,
+    BatchStatistics,
+    statistics_of,
+    statistics_of_update,
+)
+from leakgauge.inversion.search.simulate import LocalSteps
+from leakgauge.inversion.words import FROM_BUFFERS, INFERRED, KNOWN, LABELS, RATE
+from leakgauge.results.measurements import PICTURES_FILE
+from leakgauge.runs.checkpoint import Checkpoint
+from leakgauge.training.modes import repeatable
+from leakgauge.training.update import Update
 
-if TYPE_CHECKING:
-    from leakgauge.inversion.spec import InversionSpec
+MOST_PUBLIC = 1024
+"""Public records that stand in for private ones when labels are counted, at most: the mean
+prediction is then known to about 0.5 / sqrt(1024), half a record in a batch of 32."""
 
 REBUILT_FILE = "rebuilt.safetensors"
 
@@ -30,14 +51,14 @@ class Received:
     """Records rebuilt from one update.
 
     Attributes:
-        x: records ``[B, ...]``, in units of the model's input; their order means nothing.
-        labels: ``[B]`` int64, as given or as inferred.
-        loss: objective and priors of ``x``; without true records nothing else can be said.
+        x: records ``[B, ...]``, in units of the model's input, in any order.
+        labels: labels ``[B]`` int64, as given or as inferred.
+        loss: objective and priors of ``x``, the only figure without true records.
         curve: points (iteration, loss).
         low: lowest values of public records, broadcast to a record.
         high: highest values of public records, broadcast to a record.
-        warnings: why the update may not mean what the attack takes it for.
-        seconds_per_iteration: of the search.
+        warnings: reasons why the update may not be what the attack assumes.
+        seconds_per_iteration: time of an iteration, in seconds.
     """
 
     x: Tensor
@@ -51,7 +72,7 @@ class Received:
 
     @property
     def pictures(self) -> Tensor | None:
-        """Uint8 ``[B, c, h, w]``, from ``low`` to ``high``; None where records are no pictures."""
+        """Uint8 ``[B, c, h, w]``, from ``low`` to ``high``; None for other records."""
         if not are_pictures(self.x):
             return None
         width = torch.where(self.high > self.low, self.high - self.low, 1.0)
@@ -59,54 +80,174 @@ class Received:
         return scaled.round().clamp(0, 255).to(torch.uint8)
 
 
-def are_pictures(x: Tensor) -> bool:
-    """Return whether ``x [n, ...]`` holds pictures ``[c, h, w]``, gray or in colour.
+@dataclass(frozen=True, eq=False)
+class PreparedUpdate:
+    """An update that can be attacked; everything that can be refused before an attack was checked.
 
-    >>> are_pictures(torch.zeros(5, 3, 8, 8)), are_pictures(torch.zeros(5, 12))
-    (True, False)
+    Attributes:
+        task: the model as the attacker runs it, and its loss.
+        seen: the update, with the shape of its records.
+        method: the attack.
+        known: what the attacker knows; labels are there unless the method finds them.
+        warnings: reasons why the update may not be what the attack assumes.
+        seed: seed of the attack.
     """
-    return x.dim() == 4 and x.shape[1] in (1, 3) and min(x.shape[2:]) >= 2
+
+    task: Task
+    seen: ObservedUpdates
+    method: Method
+    known: Knowledge
+    warnings: tuple[str, ...]
+    seed: int
+
+    def rebuild(
+        self, progress: SearchProgress | None = None, checkpoint: Checkpoint | None = None
+    ) -> Received:
+        """Return the rebuilt records; refuse a search without a finite loss."""
+        options = AttackOptions(self.seed, progress=progress, checkpoint=checkpoint)
+        found = attack(self.task, self.seen, self.method, self.known, options)
+        loss = float(found.loss)
+        require(
+            isfinite(loss),
+            f"the search ended at a loss of {loss}; take another --method or more --restarts",
+        )
+        curve = zip(found.steps.tolist(), found.losses[0].tolist(), strict=True)
+        return Received(
+            x=found.x[0].detach(),
+            labels=found.labels[0],
+            loss=loss,
+            curve=tuple((float(at), value) for at, value in curve if isfinite(value)),
+            low=self.known.low,
+            high=self.known.high,
+            warnings=self.warnings,
+            seconds_per_iteration=found.seconds_per_iteration,
+        )
 
 
-def are_large(x: Tensor) -> bool:
-    """Return whether ``x [n, ...]`` holds pictures that a method's settings take for large ones.
-
-    >>> are_large(torch.zeros(1, 3, 65, 8)), are_large(torch.zeros(1, 3, 64, 8))
-    (True, False)
-    """
-    return are_pictures(x) and max(x.shape[2:]) > SMALL_SIDE
-
-
-def measurement_of(
-    received: Received, spec: InversionSpec, settings: Settings, *, name: str
-) -> Measurement:
-    """Return the one figure that exists without true records: the loss.
+def prepare_received(
+    task: Task,
+    data: Dataset,
+    update: Update,
+    method: Method,
+    *,
+    labels: str = INFERRED,
+    simulate: bool = False,
+    assumed_lr: float | None = None,
+    statistics: str | None = None,
+    seed: int = 0,
+) -> PreparedUpdate:
+    """Return the update of a real client, ready to be attacked.
 
     Args:
-        received: from ``PreparedUpdate.rebuild``.
-        spec: the settings of the question.
-        settings: those of the search.
-        name: of the update.
+        task: the model and its loss; never changed.
+        data: public records of the same shape. They give the range of values, and the mean
+            prediction for counting labels; the attack looks for none of them in the update.
+        update: what the client sent.
+        method: the attack.
+        labels: ``"inferred"`` or the method that infers them, one of ``words.LABELS``; ``"known"``
+            where the update holds them.
+        simulate: whether to simulate the local steps.
+        assumed_lr: rate of each local step, where the attacker does not know it.
+        statistics: how the attacker knows those of BatchNorm: ``"inferred"`` or ``"proxy"``.
+        seed: draws the starts and the public records that stand in for private ones.
+
+    Raises:
+        InputError: update, model and records do not match, or the update lacks what is
+            needed.
     """
-    loss = received.loss
-    return Measurement(
-        question=NAME,
-        game=NAME,
-        dataset=name,
-        label="",
-        secret="records",
-        defense=NONE,
-        knowledge=STATIC,
-        adversary=spec.method[0],
-        metric=LOSS,
-        round=ACCUMULATED,
-        seed=spec.seed,
-        estimate=Estimate(loss, loss, loss, len(received.x)),
-        chance=0.0,
-        curve=received.curve,
-        details={"settings": repr(settings), "labels": spec.labels},
-        versions=versions(),
-        seconds=received.seconds_per_iteration * settings.iterations,
+    require_choice(labels, "--labels", LABELS)
+    require(len(data) > 0, "public records are missing; they give a record's shape and range")
+    update.check_fits(task.model)
+    if assumed_lr is not None and update.kind != "gradient":
+        update = replace(update, lr=assumed_lr, rates=(assumed_lr,) * update.steps)
+    _refuse_silent(update)
+    trained = replace(task, model=update.in_place(task.model))
+    task = repeatable(trained)
+    update = _on_device(update, data.x.device)
+    count, shape = record_count(update), tuple(data.x.shape[1:])
+    public = data.x.to(next(iter(update.before.values())).dtype)
+    low, high = range_of(public)
+    simulate = simulate and method.traits.searches
+    # First, since it says best what a model in train mode, or of other inputs, does wrong.
+    warnings = (
+        *_warnings(task, update, data, simulate=simulate, seed=seed),
+        *order_warnings(labels, method, simulate=simulate),
+        *([] if assumed_lr is None else [rate_assumed(assumed_lr)]),
+        *([] if task is trained else [WITHOUT_DROPOUT]),
+    )
+    # BatchNorm in training mode needs two records.
+    classes = classes_of(task, update.before, public[: 2 if task.model.training else 1])
+    given: Tensor | None = None
+    if labels == KNOWN:
+        given = _sent_labels(update, count, classes)
+    elif method.traits.uses_labels and not finds_labels(labels, method):
+        given = _inferred(task, update, count, public, method=inference_of(labels), seed=seed)
+    known = Knowledge(
+        low,
+        high,
+        given,
+        steps=local_steps(update, count) if simulate else _plain_steps(update),
+        simulate=simulate,
+        unknown=() if assumed_lr is None else (RATE,),
+        guess=public.mean(dim=0),
+    )
+    known = replace(known, statistics=_statistics(task, update, public, known, kind=statistics))
+    seen = ObservedUpdates(update.before, update.as_gradient(), (count, *shape))
+    return PreparedUpdate(task, seen, method, known, warnings, seed)
+
+
+def record_count(update: Update) -> int:
+    """Return the number of records behind an update.
+
+    Where the update does not say it, each of its steps is taken to use different records.
+
+    Raises:
+        InputError: it gives neither its records nor its batch size.
+    """
+    if update.records is not None:
+        return update.records
+    if update.batch_size is None:
+        raise InputError(
+            "the update gives neither its records nor its batch size; give the number of its "
+            "records with --images"
+        )
+    return update.batch_size * update.steps
+
+
+def local_steps(update: Update, count: int) -> LocalSteps:
+    """Return the client's training: passes over the same batches in the same order.
+
+    Args:
+        update: what the client sent.
+        count: number of its different records.
+
+    Raises:
+        InputError: the update does not say enough, or its steps are not whole passes.
+    """
+    size = update.batch_size
+    require(
+        update.recipe is not None and (update.steps > 1 or not update.recipe.is_plain),
+        f"a {update.kind} of {update.steps} step needs no simulation; leave out --simulate",
+    )
+    if size is None:
+        raise InputError(
+            "the update does not give its batch size, without which its steps cannot be simulated; "
+            "leave out --simulate"
+        )
+    steps = count // size
+    require(
+        count % size == 0 and update.steps % steps == 0,
+        f"{update.steps} steps of {size} records are not whole passes over {count} records, so "
+        "they cannot be simulated; leave out --simulate",
+    )
+    recipe = update.recipe
+    assert recipe is not None
+    return LocalSteps(
+        steps,
+        recipe.rates[0],
+        update.steps // steps,
+        optimizer=update.optimizer,
+        rates=recipe.rates,
     )
 
 
@@ -122,3 +263,84 @@ def keep_received(folder: Path, received: Received) -> None:
         return
     parts = {"x": received.x.cpu().contiguous(), "labels": received.labels.cpu().contiguous()}
     save_file(parts, folder / REBUILT_FILE)
+
+
+def _refuse_silent(update: Update) -> None:
+    """Refuse an update of zeros, and one that stands for no gradient."""
+    if update.is_zero:
+        raise InputError(update.warnings()[0])
+    update.as_gradient()
+
+
+def _on_device(update: Update, device: torch.device) -> Update:
+    return replace(
+        update,
+        before={name: leaf.to(device) for name, leaf in update.before.items()},
+        labels=None if update.labels is None else update.labels.to(device),
+    )
+
+
+def _inferred(
+    task: Task, update: Update, count: int, public: Tensor, *, method: LabelMethod, seed: int
+) -> Tensor:
+    """Return labels ``[1, B]``, counted with some public records in place of the private ones."""
+    drawn = stream(seed, "like").permutation(len(public))[:MOST_PUBLIC]
+    like = public[torch.from_numpy(drawn).to(public.device)][None]
+    sent = update.as_gradient()
+    return infer_labels(task, update.before, sent, count, method=method, like=like).labels
+
+
+def _sent_labels(update: Update, count: int, classes: int | None) -> Tensor:
+    """Return labels ``[1, B]`` as the client sent them."""
+    if update.labels is None:
+        raise InputError(
+            "labels are to be known, but the update holds none; take --labels inferred"
+        )
+    sent = len(update.labels)
+    require(sent == count, f"the update holds {sent} labels; expected {count}, its records")
+    if update.labels.is_floating_point() and classes is None:
+        return update.labels[None]
+    first, last = int(update.labels.min()), int(update.labels.max())
+    require(
+        first >= 0 and (classes is None or last < classes),
+        f"the update holds labels from {first} to {last}; the model has {classes} classes",
+    )
+    return update.labels[None]
+
+
+def _warnings(
+    task: Task, update: Update, data: Dataset, *, simulate: bool, seed: int
+) -> tuple[str, ...]:
+    """Return why the update may not stand for a gradient, measured on noise in place of records."""
+    first = next(iter(update.before.values()))
+    size = update.batch_size or 1
+    noise = torch.randn((size, *data.x.shape[1:]), generator=torch_stream(seed, "stand-in"))
+    labels = torch.zeros((size, *data.y.shape[1:]), dtype=data.y.dtype, device=first.device)
+    validity = update.validity(task, noise.to(first), labels)
+    return validity.warnings(simulated=simulate)
+
+
+def _plain_steps(update: Update) -> LocalSteps | None:
+    """Return the steps of an update that are not simulated: only their rule matters."""
+    recipe = update.recipe
+    if recipe is None:
+        return None
+    return LocalSteps(len(recipe), recipe.rates[0], optimizer=update.optimizer)
+
+
+def _statistics(
+    task: Task, update: Update, public: Tensor, known: Knowledge, *, kind: str | None
+) -> BatchStatistics | None:
+    """Return the batch statistics that the update or public records show, or refuse them."""
+    if kind is None:
+        return None
+    found = (
+        statistics_of_update(task.model, update)
+        if kind == FROM_BUFFERS
+        else statistics_of(task, update.before, public[None, :MOST_PROXIES])
+    )
+    simulated = known.steps if known.simulate else None
+    steps, epochs = (1, 1) if simulated is None else (simulated.steps, simulated.epochs)
+    batches = BatchStatistics(found, steps, epochs)
+    batches.prior(task, update.before, 1.0)  # refuses a model without BatchNorm
+    return batches

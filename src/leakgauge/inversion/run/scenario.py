@@ -1,10 +1,8 @@
-"""What is attacked: private records, the network, and what every attacker knows."""
+"""The scenario of an attack: private records, the network, and what every attacker knows."""
 
-from __future__ import annotations
-
+import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,14 +16,18 @@ from leakgauge.data import Roles, Source, Table, data_folder, encode, make_table
 from leakgauge.data.encoding import encode_label, make_picture_table, outputs_for
 from leakgauge.data.pixels import Pixels
 from leakgauge.gradients import params_of
+from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.run.drawing import draw_rows
+from leakgauge.inversion.scoring import Baselines, Scorer
+from leakgauge.inversion.spec import InversionSpec
+from leakgauge.inversion.text.scoring import frequent_tokens
 from leakgauge.models import build, initialise, load_weights, mlp
-
-if TYPE_CHECKING:
-    from leakgauge.inversion.spec import InversionSpec
 
 MOST_PUBLIC, PUBLIC_BYTES = 4096, 2**26
 """Public records that are kept for baselines, at most, and their size."""
+
+PADDED = -100
+"""Target of a token that the loss of a causal model leaves out."""
 
 _ALL_ATTACKED = (
     "all images are attacked, so their own channels' means and spreads stand for the publicly "
@@ -35,7 +37,7 @@ _ALL_ATTACKED = (
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What is attacked, and what every attacker knows.
+    """Private records, the network, and what every attacker knows.
 
     Attributes:
         task: the model and its loss.
@@ -47,10 +49,10 @@ class Scenario:
         guess: a record ``[...]`` that uses no gradient: the mean of public ones.
         public: other records of the data, which are not attacked: a sample, encoded as ``x``.
         drawn: how the records were drawn: ``"distinct"``, ``"random"`` or ``"first"``.
-        pixels: turns records into images; None for a table.
-        schema: of a table; None for images.
+        pixels: turns records into images; None for other records.
+        schema: columns of a table; None for other records.
         classes: names of the labels.
-        notes: what a user should know of the preparation of the data.
+        notes: notes for the user on the preparation of the data.
     """
 
     task: Task
@@ -67,6 +69,27 @@ class Scenario:
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
+    @property
+    def baselines(self) -> Baselines:
+        """The guesses that use no gradient."""
+        return Baselines(self.public, self.guess)
+
+    def scorer(self, lpips: Lpips | None = None) -> Scorer:
+        """Return the scorer of records: pixels from 0 to 1, correct columns, or correct tokens."""
+        to_units = None if self.pixels is None else self.pixels.decode
+        return Scorer(to_units, self.schema, lpips, self.tokens)
+
+    @property
+    def tokens(self) -> Tensor | None:
+        """Tokens of the records that count, bool ``[N, L]``; None unless records are text.
+
+        A token with the target -100 is padding, which the loss of a causal model leaves out.
+        """
+        if self.x.is_floating_point():
+            return None
+        is_causal = self.y.shape == self.x.shape
+        return self.y != PADDED if is_causal else torch.ones_like(self.x, dtype=torch.bool)
+
 
 def scenario_of(source: Source, spec: InversionSpec) -> Scenario:
     """Return the encoded records and the network.
@@ -78,6 +101,8 @@ def scenario_of(source: Source, spec: InversionSpec) -> Scenario:
     Raises:
         InputError: the data have too few records, or the weights do not fit the network.
     """
+    if source.task is not None:
+        return _text_scenario(source, spec)
     make = _table_scenario if source.pixels is None else _image_scenario
     return make(source, spec)
 
@@ -177,6 +202,48 @@ def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
     )
 
 
+def _text_scenario(source: Source, spec: InversionSpec) -> Scenario:
+    assert source.task is not None
+    assert source.dataset is not None
+    assert spec.images is not None
+    data = source.dataset
+    # Targets of a causal model are tokens, which give no classes to draw by.
+    labels = data.y if data.y.dim() == 1 else torch.zeros(len(data))
+    rows, drawn = draw_rows(
+        labels.numpy(),
+        spec.images,
+        spec.records_per_update,
+        how=spec.draw,
+        first=spec.first,
+        rng=stream(spec.seed, "records"),
+    )
+    others = np.delete(np.arange(len(data)), rows)
+    require(
+        len(others) > 0,
+        f"all {len(data)} sequences are attacked, so none are left to guess from; lower --images",
+    )
+    public = others[_sample(len(others), data.x[0], spec)]
+    model = source.task.model
+    if spec.device != "cpu":  # the caller's model stays where it is
+        model = copy.deepcopy(model).to(spec.device)
+    x = data.x[rows].to(spec.device)
+    return Scenario(
+        task=Task(model, source.task.loss),
+        params=params_of(model),
+        x=x,
+        y=data.y[rows].to(spec.device),
+        low=x.new_zeros(()),
+        high=data.x.amax().to(spec.device),
+        guess=frequent_tokens(data.x[others]).to(spec.device),
+        public=Dataset(data.x[public].to(spec.device), data.y[public].to(spec.device)),
+        drawn=drawn,
+        pixels=None,
+        schema=None,
+        classes=(),
+        notes=source.notes,
+    )
+
+
 def _sample(count: int, record: Tensor, spec: InversionSpec) -> NDArray[np.int64]:
     """Return positions of some of ``count`` records, as many as fit into ``PUBLIC_BYTES``."""
     most = min(MOST_PUBLIC, max(1, PUBLIC_BYTES // (4 * record.numel())))
@@ -184,7 +251,7 @@ def _sample(count: int, record: Tensor, spec: InversionSpec) -> NDArray[np.int64
 
 
 def _attacked_rows(spec: InversionSpec, table: Table) -> tuple[NDArray[np.int64], str]:
-    """The positions of the attacked records among those of the table, and how they were drawn."""
+    """Return the positions of the attacked records in the table, and how they were drawn."""
     assert spec.images is not None
     return draw_rows(
         table.y.numpy(),
@@ -197,7 +264,7 @@ def _attacked_rows(spec: InversionSpec, table: Table) -> tuple[NDArray[np.int64]
 
 
 def _outputs(spec: InversionSpec, table: Table) -> int:
-    """How many outputs the network has: as many as the data have classes, or more by request."""
+    """Return the number of outputs: the number of classes in the data, or more by request."""
     own = outputs_for(table)
     require(
         spec.classes is None or spec.classes >= own,
@@ -207,7 +274,7 @@ def _outputs(spec: InversionSpec, table: Table) -> int:
 
 
 def _outputs_of_labels(spec: InversionSpec, table: Table, y: Tensor) -> Tensor:
-    """The output that stands for each label ``[n]``.
+    """Return the output that stands for each label ``[n]``.
 
     It is the label's code; with a head of more classes the label itself, where all labels are
     numbers of outputs: those of a sample of ImageNet count its 1,000 classes.

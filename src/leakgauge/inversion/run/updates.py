@@ -1,27 +1,24 @@
-"""What clients with the scenario's records send, and what a search rebuilds from it."""
+"""What clients with the scenario's records send, and what an attack rebuilds from it."""
 
 from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Params
+from leakgauge.inversion.attack import assumed_steps, attack, attacked_task, inference_of
+from leakgauge.inversion.methods import Method
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 from leakgauge.inversion.run.attempt import Attempt
-from leakgauge.inversion.run.labelling import method_of
 from leakgauge.inversion.run.scenario import Scenario
-from leakgauge.inversion.search.attack import Knowledge, attack, attacked_task
-from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.search.statistics import (
+from leakgauge.inversion.search.priors import (
     MOST_PROXIES,
-    Statistics,
+    BatchStatistics,
     stacked_statistics,
     statistics_of,
     statistics_of_update,
     statistics_over_steps,
 )
-from leakgauge.inversion.search.targets import Progress, Reconstruction
 from leakgauge.inversion.words import FROM_BUFFERS, KNOWN, PROXY
-from leakgauge.runs.checkpoint import Checkpoint
-from leakgauge.training.client import Client
-from leakgauge.training.sending import Sent, send
+from leakgauge.training.client import Client, Sent, send
 
 
 def in_updates(values: Tensor, client: Client) -> Tensor:
@@ -35,95 +32,86 @@ def attack_updates(
     params: Params,
     x: Tensor,
     y: Tensor,
+    options: AttackOptions,
     *,
-    seed: int,
-    settings: Settings | None = None,
-    first_target: int = 0,
-    snapshots: int = 0,
-    progress: Progress | None,
-    checkpoint: Checkpoint | None = None,
+    method: Method | None = None,
 ) -> tuple[Sent, Reconstruction, Knowledge]:
     """Return what clients with these records send, what is rebuilt, and what the attacker knows.
 
     Args:
-        scenario: what is attacked.
-        attempt: how.
-        params: where the clients start, leaf ``[*p]``.
+        scenario: private records, network and public records.
+        attempt: method, defense and knowledge.
+        params: parameters where the clients start, leaf ``[*p]``.
         x: records ``[T, S * B, ...]``.
         y: labels ``[T, S * B]``.
-        seed: of the search.
-        settings: of the search; None takes the attempt's.
-        first_target: as for ``reconstruct``.
-        snapshots: points at which the records are noted.
-        progress: called at each iteration.
-        checkpoint: keeps the state of the search on the way.
+        options: seed, progress and checkpoint of the attack.
+        method: the method; None takes the attempt's.
     """
-    sent = send(scenario.task, params, x, y, attempt.client, seed=attempt.spec.seed)
+    client = attempt.client
+    sent = send(scenario.task, params, x, y, client, seed=attempt.spec.seed)
     known = knowledge_of(scenario, attempt, params, sent, x, y)
-    rebuilt = attack(
-        scenario.task,
-        params,
-        sent,
-        settings or attempt.settings,
-        attempt.client,
-        known,
-        record=tuple(scenario.x.shape[1:]),
-        seed=seed,
-        first_target=first_target,
-        snapshots=snapshots,
-        progress=progress,
-        checkpoint=checkpoint,
-    )
-    return sent, rebuilt, known
+    task, shape = attacked_task(scenario.task, client), (client.records, *scenario.x.shape[1:])
+    seen = ObservedUpdates(params, sent.grads, shape, sent.updates)
+    return sent, attack(task, seen, method or attempt.attack, known, options), known
 
 
 def knowledge_of(
     scenario: Scenario, attempt: Attempt, params: Params, sent: Sent, x: Tensor, y: Tensor
 ) -> Knowledge:
-    """Return what an attempt's attacker knows; true records serve what the settings grant alone.
+    """Return what an attempt's attacker knows; true records serve only what the settings grant.
 
     Args:
-        scenario: what is attacked.
-        attempt: how.
-        params: where the clients start, leaf ``[*p]``.
+        scenario: private records, network and public records.
+        attempt: method, defense and knowledge.
+        params: parameters where the clients start, leaf ``[*p]``.
         sent: what they sent.
         x: records ``[T, N * S * B, ...]``.
         y: labels ``[T, N * S * B]``.
 
     Raises:
-        InputError: statistics are asked for that nothing tells.
+        InputError: statistics are asked for that nothing shows.
     """
     spec = attempt.spec
     return Knowledge(
         scenario.low,
         scenario.high,
         y if spec.labels == KNOWN else None,
-        attempt.is_adaptive,
-        spec.simulate,
-        method_of(spec.labels),
+        inference_of(spec.labels),
+        defense=attempt.client.defense if attempt.is_adaptive else None,
+        steps=assumed_steps(
+            attempt.client,
+            simulate=attempt.simulates,
+            unknown=spec.unknown,
+            assumed_lr=spec.assumed_lr,
+        ),
+        simulate=attempt.simulates,
         unknown=spec.unknown,
-        assumed_lr=spec.assumed_lr,
         statistics=_statistics(scenario, attempt, params, sent, x),
+        schema=scenario.schema,
+        guess=scenario.guess,
     )
 
 
 def _statistics(
     scenario: Scenario, attempt: Attempt, params: Params, sent: Sent, x: Tensor
-) -> Statistics | None:
+) -> BatchStatistics | None:
     """Return the statistics of the batches as the attacker knows them; None where it does not."""
     kind, client = attempt.spec.statistics, attempt.client
-    if kind is None or not client.training:
+    if kind is None or not client.training or not attempt.attack.traits.searches:
         return None
     task = attacked_task(scenario.task, client)
+    steps, epochs, clients = client.local_steps, client.epochs, client.summed
     if kind == FROM_BUFFERS:
-        return stacked_statistics([statistics_of_update(task.model, one) for one in sent.updates])
-    if kind == PROXY:
+        known = stacked_statistics([statistics_of_update(task.model, one) for one in sent.updates])
+    elif kind == PROXY:
         public = scenario.public.x
         require(len(public) > 1, "all records are attacked, so none is a proxy; lower --images")
         found = statistics_of(task, params, public[None, :MOST_PROXIES])
-        return {
+        known = {
             name: (m.expand(len(x), -1), v.expand(len(x), -1)) for name, (m, v) in found.items()
         }
-    return statistics_over_steps(
-        task, params, x, steps=client.local_steps, epochs=client.epochs, clients=client.summed
-    )
+    else:
+        known = statistics_over_steps(task, params, x, steps=steps, epochs=epochs, clients=clients)
+    if not (attempt.simulates or client.sends_gradient):  # it takes the update for one batch's
+        steps = epochs = clients = 1
+    return BatchStatistics(known, steps, epochs, clients)

@@ -14,10 +14,9 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads
 from leakgauge.defenses import Defense
 from leakgauge.gradients.flattening import flat_leaf
-from leakgauge.inversion.search.engine import objective_of
-from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.layer_weights import LayerWeights, objective_of
 from leakgauge.inversion.search.objective import Objective, SquaredError
-from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.settings import SearchSettings
 
 TOTAL_VARIATION = 0.05
 """Smallest weight of the total variation against a defended update. Of 0.003 to 0.1, on eight
@@ -48,7 +47,7 @@ class RelativeError:
     layers: tuple[str, ...] | None = None
 
     def __call__(self, guess: Grads, observed: Grads) -> Tensor:
-        """The distance of each row, ``[N]``, without a unit; 1 at a gradient of zeros."""
+        """Return the distance of each row, ``[N]``, without a unit; 1 at a gradient of zeros."""
         error = SquaredError(self.layers)
         size = error({name: torch.zeros_like(leaf) for name, leaf in observed.items()}, observed)
         return error(guess, observed) / torch.where(size > 0, size, 1.0)
@@ -62,7 +61,7 @@ def adapted(objective: Objective, defense: Defense) -> Objective:
     treated as noise on its clipped mean.
 
     Args:
-        objective: of the static attacker.
+        objective: objective of the static attacker.
         defense: as the client applied it.
 
     Raises:
@@ -86,11 +85,11 @@ def adapted(objective: Objective, defense: Defense) -> Objective:
     return changed
 
 
-def adapts(settings: Settings, defense: Defense) -> bool:
+def adapts(settings: SearchSettings, defense: Defense) -> bool:
     """Return whether knowledge of the defense changes the attack.
 
     >>> from leakgauge.defenses import Clip, Prune
-    >>> plain, sized = Settings(), Settings(rescale=True)
+    >>> plain, sized = SearchSettings(), SearchSettings(rescale=True)
     >>> prune, clip = (one.build(batch_size=1) for one in (Prune(), Clip(1.0)))
     >>> adapts(plain, prune), adapts(plain, clip), adapts(sized, clip)
     (True, False, True)
@@ -120,22 +119,22 @@ def noise_share(defense: Defense, sent: Grads) -> float:
 
 
 def adapted_settings(
-    settings: Settings, defense: Defense, model: nn.Module, sent: Grads | None = None
-) -> Settings:
+    settings: SearchSettings, defense: Defense, model: nn.Module, sent: Grads | None = None
+) -> SearchSettings:
     """Return the attack of an attacker who knows the defense: another objective, smoother images.
 
     Noise whose share of the update is at most ``FAINT`` is ignored: the objectives that allow for
-    noise find less where there is hardly any.
+    noise find less under faint noise.
 
     Args:
-        settings: of the static attack.
+        settings: settings of the static attack.
         defense: as the client applied it.
         model: the attacked one; it decides the layer weights.
         sent: the updates as clients sent them, leaf ``[T, *p]``; None never takes noise for faint.
 
     Returns:
         ``settings`` themselves where knowledge of the defense changes nothing. Without a weight of
-        the total variation (records that are no images), none is set.
+        the total variation (records other than images), none is set.
 
     Raises:
         InputError: as ``adapted``.
@@ -149,15 +148,15 @@ def adapted_settings(
     if isinstance(settings.objective, LayerWeights):
         # The zeros of a changed update are not those of a ReLU.
         settings = replace(settings, objective=replace(settings.objective, relu=False))
-    objective = adapted(objective_of(settings, model), defense)
+    objective = adapted(objective_of(settings.objective, model), defense)
     rescale = settings.rescale and sized
     return replace(smoother(settings), objective=objective, rescale=rescale)
 
 
-def smoother(settings: Settings) -> Settings:
+def smoother(settings: SearchSettings) -> SearchSettings:
     """Return the search with smoother images, for gradients that have lost more than their size.
 
-    Without a weight of the total variation (records that are no images), none is set.
+    Without a weight of the total variation (records other than images), none is set.
     """
     smooth = settings.total_variation
     smooth = max(smooth, TOTAL_VARIATION) if smooth > 0 else 0.0

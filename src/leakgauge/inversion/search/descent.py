@@ -8,10 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.search.steppers import Loss, stepper
-from leakgauge.runs.checkpoint import Checkpoint
+from leakgauge.inversion.search.settings import SearchSettings, factor
+from leakgauge.runs.checkpoint import Checkpoint, restore_optimizer
 from leakgauge.runs.work import digest_of
+
+Loss = Callable[[Tensor, Tensor | None, Tensor, float], Tensor]
+"""``(x [n, B, ...], label scores [n, B, classes] or None, rows [n], share of the iterations done)
+-> loss [n]``."""
 
 CURVE_POINTS = 200
 """Points of a loss curve, at most."""
@@ -23,14 +26,12 @@ class Descent:
 
     Attributes:
         x: records ``[N, B, ...]``.
-        scores: of the labels ``[N, B, classes]``, or None where labels are known.
-        loss: ``[N]``, of what is in ``x``; infinite where it never was finite.
-        steps: iterations at which the loss was noted, ``[k]``, k up to 200.
-        losses: on the way, ``[N, k]``; a row that stopped keeps its last one.
-        iterations: of each row, ``[N]``.
-        snapshot_steps: iterations at which the records were noted, ``[s]``.
-        snapshots: ``[N, s, B, ...]``.
-        seconds: that it took, also before a stop.
+        scores: scores of the labels ``[N, B, classes]``; None where labels are known.
+        loss: loss of ``x``, ``[N]``; infinite where it never was finite.
+        losses: losses ``[N, k]`` noted at ``steps [k]``; a row that stopped keeps its last one.
+        iterations: iterations of each row, ``[N]``.
+        snapshots: records ``[N, s, B, ...]`` noted at ``snapshot_steps [s]``.
+        seconds: time of the search, also before a kill.
     """
 
     x: Tensor
@@ -46,7 +47,7 @@ class Descent:
 
 def descend(
     loss: Loss,
-    settings: Settings,
+    settings: SearchSettings,
     x: Tensor,
     scores: Tensor | None,
     *,
@@ -59,20 +60,20 @@ def descend(
     """Minimise from ``x [N, B, ...]`` and ``scores [N, B, classes]``; neither is changed.
 
     Args:
-        loss: of rows, as ``steppers.Loss``; a row's loss depends on that row alone.
+        loss: loss of rows; that of a row depends on this row alone.
         settings: optimiser, schedule, box and early stop.
-        x: where the records start.
-        scores: where the labels' scores start, or None.
+        x: start of the records.
+        scores: start of the labels' scores, or None.
         low: lowest values of a record, broadcast to it; used where ``settings.boxed``.
-        high: highest values of a record, likewise.
-        snapshots: number of iterations at which the records are kept.
+        high: highest values of a record, broadcast to it.
+        snapshots: number of noted points of the records.
         progress: called with the iteration and the losses ``[N]`` of all rows.
-        checkpoint: keeps the whole state on the way; a killed search goes on from there, with
-            equal results.
+        checkpoint: keeps the state; a killed search continues from there, with equal results.
     """
-    state = _State(loss, settings, x, scores, snapshots=snapshots)
-    kept = _part(checkpoint, state)
-    state.restore(kept.read())
+    state = _State(loss, settings, x, scores, snapshots)
+    begins = {"x": state.x} if state.scores is None else {"x": state.x, "scores": state.scores}
+    kept = (checkpoint or Checkpoint(None)).part("search", after=digest_of(begins))
+    state.resume(kept.read())
     for at in range(state.next, settings.iterations):
         if not state.step(at, low, high):
             break
@@ -88,19 +89,19 @@ class _State:
     """Everything that the next iteration needs."""
 
     def __init__(
-        self, loss: Loss, settings: Settings, x: Tensor, scores: Tensor | None, *, snapshots: int
+        self, loss: Loss, settings: SearchSettings, x: Tensor, scores: Tensor | None, snapshots: int
     ) -> None:
-        self._settings = settings
-        self.x, self.scores = (
-            x.detach().clone(),
-            None if scores is None else scores.detach().clone(),
-        )
-        self.losses = torch.full((len(x),), float("inf"), dtype=x.dtype, device=x.device)
+        self._settings, self.x = settings, x.detach().clone()
+        self.scores = None if scores is None else scores.detach().clone()
+        self.losses = _infinite(x)
         self.next, self._began = 0, time.perf_counter()
-        self._moves = stepper(settings, loss, self.x, self.scores)
+        moves = _Newton if settings.optimizer == "lbfgs" else _FirstOrder
+        self._moves = moves(settings, loss, self.x, self.scores)
         self._best = _Best(self.x, self.scores)
-        self._notes = _Notes(settings.iterations, snapshots)
+        self._notes = _Notes(settings.iterations, snapshots, x.device)
         self._rest = _Rest(settings, len(x), x.device)
+        named = ("moves", self._moves), ("best", self._best), ("notes", self._notes)
+        self._parts = dict[str, Any]((*named, ("rest", self._rest)))
 
     def step(self, at: int, low: Tensor, high: Tensor) -> bool:
         """Make iteration ``at``; False where no row moves any more."""
@@ -133,36 +134,27 @@ class _State:
             scores=kept.scores,
             loss=kept.loss,
             iterations=self._rest.iterations,
-            seconds=self._seconds,
+            seconds=time.perf_counter() - self._began,
             **self._notes.read(x),
         )
-
-    @property
-    def _seconds(self) -> float:
-        return time.perf_counter() - self._began
 
     def plain(self) -> Any:
         """Return all of it as tensors and plain values."""
         return {
             "next": self.next,
-            "seconds": self._seconds,
+            "seconds": time.perf_counter() - self._began,
             "rows": [self.x, self.scores, self.losses],
-            "moves": self._moves.state(),
-            "best": self._best.state(),
-            "notes": self._notes.state(),
-            "rest": self._rest.state(),
+            **{name: part.state() for name, part in self._parts.items()},
         }
 
-    def restore(self, plain: Any) -> None:
+    def resume(self, plain: Any) -> None:
         """Take what ``plain`` returned; None changes nothing."""
         if plain is None:
             return
         self.next, self._began = plain["next"], self._began - plain["seconds"]
         _fill([self.x, self.scores, self.losses], plain["rows"])
-        self._moves.restore(plain["moves"])
-        self._best.restore(plain["best"])
-        self._notes.restore(plain["notes"], self.x)
-        self._rest.restore(plain["rest"])
+        for name, part in self._parts.items():
+            part.restore(plain[name])
 
 
 class _Best:
@@ -170,7 +162,7 @@ class _Best:
 
     def __init__(self, x: Tensor, scores: Tensor | None, loss: Tensor | None = None) -> None:
         self.x, self.scores = x.clone(), None if scores is None else scores.clone()
-        self.loss = torch.full_like(x.flatten(1)[:, 0], float("inf")) if loss is None else loss
+        self.loss = _infinite(x) if loss is None else loss
 
     def offer(self, x: Tensor, scores: Tensor | None, loss: Tensor) -> None:
         better = loss < self.loss  # Never where the loss is not a number.
@@ -179,7 +171,7 @@ class _Best:
         if scores is not None and self.scores is not None:
             self.scores = torch.where(_along(better, scores), scores, self.scores)
 
-    def state(self) -> Any:
+    def state(self) -> list[Tensor | None]:
         return [self.x, self.scores, self.loss]
 
     def restore(self, state: Any) -> None:
@@ -189,7 +181,7 @@ class _Best:
 class _Rest:
     """The rows that still move, and the iterations of each."""
 
-    def __init__(self, settings: Settings, rows: int, device: torch.device) -> None:
+    def __init__(self, settings: SearchSettings, rows: int, device: torch.device) -> None:
         self._patience, self._tolerance = settings.patience, settings.tolerance
         self._level = torch.full((rows,), float("inf"), device=device, dtype=torch.float64)
         self._since = torch.zeros(rows, dtype=torch.int64, device=device)
@@ -210,7 +202,7 @@ class _Rest:
         self._since = torch.where(fallen, at, self._since)
         self._still |= at - self._since >= self._patience
 
-    def state(self) -> Any:
+    def state(self) -> list[Tensor | None]:
         return [self._level, self._since, self._still, self.iterations]
 
     def restore(self, state: Any) -> None:
@@ -220,38 +212,32 @@ class _Rest:
 class _Notes:
     """The losses and records at evenly spaced iterations, the first and the last among them."""
 
-    def __init__(self, iterations: int, snapshots: int) -> None:
-        self._at = set(_spread(iterations, CURVE_POINTS))
-        self._snapshot_at = set(_spread(iterations, snapshots))
-        self._steps: list[int] = []
-        self._losses: list[Tensor] = []
-        self._seen: list[int] = []
-        self._snapshots: list[Tensor] = []
+    def __init__(self, iterations: int, snapshots: int, device: torch.device) -> None:
+        self._device = device
+        self._due = [set(_spread(iterations, points)) for points in (CURVE_POINTS, snapshots)]
+        self._at: list[list[int]] = [[], []]
+        self._noted: list[list[Tensor]] = [[], []]
 
     def take(self, at: int, x: Tensor, losses: Tensor, *, final: bool = False) -> None:
-        if at in self._at or final:
-            self._steps.append(at)
-            self._losses.append(losses.clone())
-        if at in self._snapshot_at or (final and self._snapshot_at):
-            self._seen.append(at)
-            self._snapshots.append(x.clone())
+        for kind, value in enumerate((losses, x)):
+            if at in self._due[kind] or (final and self._due[kind]):
+                self._at[kind].append(at)
+                self._noted[kind].append(value.clone())
 
     def state(self) -> Any:
-        return [self._steps, self._losses, self._seen, self._snapshots]
+        return [self._at[0], self._noted[0], self._at[1], self._noted[1]]
 
-    def restore(self, state: Any, like: Tensor) -> None:
-        self._steps, losses, self._seen, noted = state
-        self._losses, self._snapshots = (
-            [one.to(like.device) for one in ones] for ones in (losses, noted)
-        )
+    def restore(self, state: Any) -> None:
+        self._at = [state[0], state[2]]
+        self._noted = [[one.to(self._device) for one in ones] for ones in (state[1], state[3])]
 
     def read(self, x: Tensor) -> dict[str, Tensor]:
-        snapshots = torch.stack(self._snapshots, 1) if self._seen else x[:, None][:, :0]
+        losses, noted = self._noted
         return {
-            "steps": torch.tensor(self._steps),
-            "losses": torch.stack(self._losses, 1),
-            "snapshot_steps": torch.tensor(self._seen, dtype=torch.int64),
-            "snapshots": snapshots,
+            "steps": torch.tensor(self._at[0]),
+            "losses": torch.stack(losses, 1),
+            "snapshot_steps": torch.tensor(self._at[1], dtype=torch.int64),
+            "snapshots": torch.stack(noted, 1) if noted else x[:, None][:, :0],
         }
 
 
@@ -262,20 +248,103 @@ def _spread(last: int, points: int) -> list[int]:
     return sorted({round(last * at / (points - 1)) for at in range(points)})
 
 
-def _part(checkpoint: Checkpoint | None, state: _State) -> Checkpoint:
-    """The checkpoint of a search that begins at these rows."""
-    if checkpoint is None:
-        return Checkpoint(None)
-    begins = {"x": state.x, "scores": state.scores}
-    known = {name: value for name, value in begins.items() if value is not None}
-    return checkpoint.part("search", after=digest_of(known))
+def _along(rows: Tensor, value: Tensor) -> Tensor:
+    return rows.view(-1, *[1] * (value.dim() - 1))
+
+
+class _FirstOrder:
+    """Adam, all rows in one tensor: it works number by number, so rows stay apart."""
+
+    def __init__(self, how: SearchSettings, loss: Loss, x: Tensor, scores: Tensor | None) -> None:
+        self._how, self._loss, self._x, self._scores = how, loss, x, scores
+        self._changed = [x] if scores is None else [x, scores]
+        self._adam = torch.optim.Adam(self._changed, lr=how.lr)
+
+    def step(self, at: int, rows: Tensor) -> Tensor:
+        how = self._how
+        x, scores = self._x[rows], None if self._scores is None else self._scores[rows]
+        leaves = [value.requires_grad_() for value in (x, scores) if value is not None]
+        current = self._loss(x, scores, rows, at / how.iterations)
+        slopes = torch.autograd.grad(current.sum(), leaves)
+        still = [value.clone() for value in self._changed] if len(rows) < len(self._x) else None
+        for value, slope in zip(self._changed, slopes, strict=True):
+            slope = torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
+            value.grad = torch.zeros_like(value)
+            value.grad[rows] = slope.sign() if how.optimizer == "signed-adam" else slope
+        rate = how.lr * factor(how.schedule, at, how.iterations, warmup=how.warmup)
+        self._adam.param_groups[0]["lr"] = rate
+        self._adam.step()
+        if still is not None:  # Adam's momentum would change rows that must stay.
+            for value, before in zip(self._changed, still, strict=True):
+                before[rows] = value[rows]
+                value.copy_(before)
+        losses = _infinite(self._x)
+        losses[rows] = current.detach()
+        return losses
+
+    def state(self) -> Any:
+        return self._adam.state_dict()["state"]
+
+    def restore(self, state: Any) -> None:
+        restore_optimizer(self._adam, state)
+
+
+class _Newton:
+    """L-BFGS, an optimiser for each row: one for several would couple their steps."""
+
+    def __init__(self, how: SearchSettings, loss: Loss, x: Tensor, scores: Tensor | None) -> None:
+        self._how, self._loss, self._x = how, loss, x
+        self._changed = [x] if scores is None else [x, scores]
+        self._rows = [
+            [one[row : row + 1].clone() for one in self._changed] for row in range(len(x))
+        ]
+        self._optimizers = [self._fresh(leaves) for leaves in self._rows]
+
+    def _fresh(self, leaves: list[Tensor]) -> torch.optim.LBFGS:
+        return torch.optim.LBFGS(leaves, lr=self._how.lr, max_iter=self._how.inner)
+
+    def step(self, at: int, rows: Tensor) -> Tensor:
+        losses = _infinite(self._x)
+        for row in rows.tolist():
+            losses[row] = self._minimise(row, at / self._how.iterations)
+        return losses
+
+    def state(self) -> Any:
+        return [one.state_dict()["state"] for one in self._optimizers]
+
+    def restore(self, state: Any) -> None:
+        for one, own in zip(self._optimizers, state, strict=True):
+            restore_optimizer(one, own)
+
+    def _minimise(self, row: int, done: float) -> float:
+        leaves = self._rows[row]
+        for leaf, whole in zip(leaves, self._changed, strict=True):
+            leaf.copy_(whole[row : row + 1])  # The box may have changed it.
+        at = torch.tensor([row], device=self._x.device)
+
+        def closure() -> Tensor:
+            with torch.enable_grad():
+                given = [leaf.detach().requires_grad_() for leaf in leaves]
+                current = self._loss(given[0], (*given[1:], None)[0], at, done).sum()
+            slopes = torch.autograd.grad(current, given)
+            for leaf, slope in zip(leaves, slopes, strict=True):
+                leaf.grad = slope
+            return current.detach()
+
+        before = float(self._optimizers[row].step(closure))  # type: ignore[no-untyped-call]
+        if all(bool(leaf.isfinite().all()) for leaf in leaves):
+            for leaf, whole in zip(leaves, self._changed, strict=True):
+                whole[row : row + 1] = leaf
+        else:  # It ran off to infinity: discard the step and the estimate of the curvature.
+            self._optimizers[row] = self._fresh(leaves)
+        return before
+
+
+def _infinite(x: Tensor) -> Tensor:
+    return torch.full_like(x.flatten(1)[:, 0], float("inf"))
 
 
 def _fill(own: list[Tensor | None], kept: list[Tensor | None]) -> None:
     for one, other in zip(own, kept, strict=True):
         if one is not None and other is not None:
             one.copy_(other)
-
-
-def _along(rows: Tensor, value: Tensor) -> Tensor:
-    return rows.view(-1, *[1] * (value.dim() - 1))

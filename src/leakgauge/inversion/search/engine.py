@@ -1,41 +1,50 @@
-"""Rebuilds records from gradients: the engine that all attacks share."""
+"""The search for records: T targets x R restarts as one batch; the best of each target is kept.
+
+It reads from the top: ``reconstruct`` compares gradients, ``search`` adds the priors and starts,
+``draw_starts`` draws these, and ``descent.descend`` makes the steps.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from leakgauge.core.checks import nearest, require
-from leakgauge.core.losses import is_class_loss
+from leakgauge.core.checks import require
+from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.gradients.probing import (
-    OperationWatcher,
-    explained,
-    private,
-    refuse_random,
-    trainable,
-)
+from leakgauge.gradients.probing import trainable
 from leakgauge.inversion.double_backward.difference import Difference
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
-from leakgauge.inversion.double_backward.precision import Rounded
-from leakgauge.inversion.search.layer_weights import Weights
-from leakgauge.inversion.search.objective import Objective, SquaredError
-from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.observed import Reconstruction, SearchProgress
+from leakgauge.inversion.search.checks import (
+    check_box,
+    check_gradients,
+    check_joint,
+    check_labels,
+    classes_of,
+)
+from leakgauge.inversion.search.descent import descend
+from leakgauge.inversion.search.layer_weights import objective_of
+from leakgauge.inversion.search.objective import rescaled
+from leakgauge.inversion.search.priors import total_variation
+from leakgauge.inversion.search.settings import SearchSettings, fading
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
-from leakgauge.inversion.search.starts import draw_starts
-from leakgauge.inversion.search.targets import Prior, Progress, Reconstruction, search
 from leakgauge.runs.checkpoint import Checkpoint
 
-SCALES = tuple(1.05**step for step in sorted(range(-28, 29), key=abs))
-"""Factors that ``rescaled`` tries: a quarter to four, the nearest to 1 first."""
+Distance = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""``(x [N, B, ...], y [N, B] or [N, B, classes], targets [N]) -> [N]``: how far the gradients of
+each row are from those of its target."""
+
+Prior = Callable[[Tensor, Tensor], Tensor]
+"""``(x [N, B, ...], targets [N]) -> [N]``: a term of the loss that looks at the records alone."""
 
 
 def reconstruct(
     task: Task,
     params: Params,
     observed: Grads,
-    settings: Settings,
+    settings: SearchSettings,
     *,
     shape: tuple[int, ...],
     seed: int,
@@ -47,7 +56,7 @@ def reconstruct(
     prior: Prior | None = None,
     first_target: int = 0,
     snapshots: int = 0,
-    progress: Progress | None = None,
+    progress: SearchProgress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Reconstruction:
     """Rebuild the records behind each of T gradients.
@@ -55,9 +64,9 @@ def reconstruct(
     Args:
         task: the model and its loss; never changed.
         params: where the gradients were taken: all trainable parameters, leaf ``[*p]``.
-        observed: the gradients, leaf ``[T, *p]``; of an update ``as_gradient()``.
+        observed: gradients, leaf ``[T, *p]``; for updates take ``as_gradient()``.
         settings: the attack, as one of ``PRESETS``.
-        shape: of a target's records, ``(B, *record)``.
+        shape: shape of a target's records, ``(B, *record)``.
         seed: draws the starts, from one stream for each target and restart.
         labels: ``[T, B]`` int64, known or inferred, or known numbers ``[T, B, ...]``; None
             searches for them, where ``settings`` allow that.
@@ -68,15 +77,16 @@ def reconstruct(
         start: ``[T, B, *record]``, where the first restart begins; None draws it.
         prior: a further term of the loss, with its weight, as ``StatisticsPrior``.
         first_target: number of the first target, so that targets in several calls draw as in one.
-        snapshots: number of iterations at which the records are kept.
+        snapshots: number of points at which the records are noted.
         progress: called at each iteration.
-        checkpoint: keeps the state of the search on the way; a killed search goes on from there,
+        checkpoint: keeps the state of the search on the way; a killed search continues from there,
             with equal results.
 
     Raises:
         InputError: gradients that do not fit the model, are not finite or all zeros; labels that
             are missing or do not fit; a box without limits; or what the model refuses.
 
+    >>> from torch import nn
     >>> from leakgauge.inversion.search.presets import preset
     >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
     >>> params = dict(task.model.named_parameters())
@@ -92,7 +102,7 @@ def reconstruct(
     targets = check_gradients(params, observed)
     seen = {name: observed[name].detach().to(value) for name, value in params.items()}
     each = torch.arange(targets, device=next(iter(seen.values())).device)
-    measure = objective_of(settings, task.model)
+    measure = objective_of(settings.objective, task.model)
 
     def gradients(x: Tensor, y: Tensor) -> Grads:
         if local is None:
@@ -100,7 +110,7 @@ def reconstruct(
         return simulated_gradients(task, params, x, y, local)
 
     def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
-        grads = compared(x, y)
+        grads = gradients(x, y)
         # Gradients can be large: a copy at every step would cost as much as an objective.
         all_ = len(rows) == targets and torch.equal(rows, each)
         return measure(grads, seen if all_ else {n: value[rows] for n, value in seen.items()})
@@ -114,8 +124,6 @@ def reconstruct(
         like=next(iter(params.values())),
         start=start,
     )
-    rounds = settings.precision == "bfloat16" and local is None
-    compared = Rounded(task, params, begin[0, 0]) if rounds else gradients
     differs = settings.slope == "difference" and local is None
     rebuilt = search(
         Difference(task, params, measure, seen) if differs else match,
@@ -139,88 +147,164 @@ def reconstruct(
     return replace(rebuilt, x=scaled)
 
 
-def rescaled(
-    x: Tensor,
-    gradients: Callable[[Tensor], Grads],
-    seen: Grads,
-    limits: tuple[Tensor, Tensor] | None,
-) -> Tensor:
-    """Records ``[T, B, ...]`` times the number of ``SCALES`` whose gradient is nearest, for each T.
-
-    By squared error: the cosine that they were searched by may not depend on that number. Where the
-    nearest is the smallest or largest of them, the size of the gradient that was seen is not that
-    of any such records (a defense clipped it, say), and they stay as they are.
+def search(
+    objective: Distance,
+    settings: SearchSettings,
+    start: Tensor,
+    *,
+    seed: int,
+    labels: Tensor | None = None,
+    classes: int | None = None,
+    held: int | None = None,
+    first_target: int = 0,
+    low: Tensor | None = None,
+    high: Tensor | None = None,
+    prior: Prior | None = None,
+    snapshots: int = 0,
+    progress: SearchProgress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Reconstruction:
+    """Search for records by any objective, for example over the updates of several epochs.
 
     Args:
-        x: the records.
-        gradients: of records, leaf ``[T, *p]``.
-        seen: what they are compared with.
-        limits: lowest and highest values of a record; None sets none.
-    """
-    best, error = x, torch.full_like(x.flatten(1)[:, 0], float("inf"))
-    inside = torch.ones_like(error, dtype=torch.bool)
-    with torch.no_grad():
-        for number, scale in enumerate(SCALES):
-            tried = scale * x if limits is None else (scale * x).clamp(*(v.to(x) for v in limits))
-            distance = SquaredError()(gradients(tried), seen)
-            better = distance < error
-            error = torch.where(better, distance, error)
-            inside = torch.where(better, number < len(SCALES) - 2, inside)
-            best = torch.where(better.view(-1, *[1] * (x.dim() - 1)), tried, best)
-    return torch.where(inside.view(-1, *[1] * (x.dim() - 1)), best, x)
-
-
-def objective_of(settings: Settings, model: nn.Module) -> Objective:
-    """The objective of an attack on this model: layer weights are worked out for its layers."""
-    chosen = settings.objective
-    return chosen.objective(model) if isinstance(chosen, Weights) else chosen
-
-
-def classes_of(task: Task, params: Params, x: Tensor) -> int | None:
-    """Outputs of the model on a batch ``x [B, ...]``.
-
-    Returns:
-        None where they are no scores ``[B, classes]`` of two classes or more, or the loss is not
-        one of classes.
+        objective: distance of gradients, without the priors.
+        settings: the attack, without its own objective.
+        start: where the restarts of each target begin, ``[T, R, B, *record]``.
+        seed: draws the starts of unknown labels.
+        labels: ``[T, B]`` int64, or numbers ``[T, B, ...]``; None searches for them among
+            ``classes``.
+        classes: number of the model's classes; needed where ``labels`` is None.
+        held: number of records behind one gradient, where ``objective`` splits the B records; None
+            takes all B. A prior of each record counts them.
+        first_target: as for ``reconstruct``.
+        low: as for ``reconstruct``.
+        high: as for ``reconstruct``.
+        prior: as for ``reconstruct``.
+        snapshots: as for ``reconstruct``.
+        progress: as for ``reconstruct``.
+        checkpoint: as for ``reconstruct``.
 
     Raises:
-        InputError: the model does not take such records, or draws random numbers.
+        InputError: labels are missing or do not fit, or a box has no limits.
     """
-    model, seen = private(task, params).model, OperationWatcher()
-    with torch.no_grad(), explained(f"the model refuses records {list(x.shape)}"), seen:
-        outputs = model(x)
-    refuse_random(task.model, seen)
-    shaped = isinstance(outputs, Tensor) and outputs.dim() == 2 and outputs.shape[1] > 1
-    scored = shaped and is_class_loss(task.mean_loss, outputs.shape[1], like=outputs)
-    return outputs.shape[1] if scored else None
+    targets, restarts, count = start.shape[:3]
+    check_box(settings, start, low, high)
+    scores, known = None, torch.zeros(targets, count, dtype=torch.int64)
+    if labels is None:
+        of_classes = check_joint(settings, classes)
+        scores = draw_scores(start, of_classes, seed=seed, first_target=first_target)
+    else:
+        check_labels(labels, targets, count, classes)
+        known = labels.to(start.device)
+    rows_of = torch.arange(targets, device=start.device).repeat_interleave(restarts)
+
+    def distance(x: Tensor, score: Tensor | None, of: Tensor) -> Tensor:
+        return objective(x, known[of] if score is None else score.softmax(-1), of)
+
+    weight = settings.total_variation * ((held or count) if settings.prior_per_record else 1)
+    begin = start.new_ones(targets)
+    if settings.prior_relative and weight:
+        distances = distance(start.flatten(0, 1), scores, rows_of).detach()
+        begin = distances.view(targets, restarts).nan_to_num(0, 0, 0).mean(1)
+
+    def loss(x: Tensor, score: Tensor | None, rows: Tensor, done: float) -> Tensor:
+        of = rows_of[rows]
+        value = distance(x, score, of)
+        if weight:
+            unit = begin[of] * fading(settings.prior_first, done)
+            if settings.prior_relative:
+                unit = torch.maximum(unit, settings.prior_first * value.detach())
+            value = value + weight * unit * total_variation(x)
+        return value if prior is None else value + prior(x, of)
+
+    def report(at: int, losses: Tensor) -> None:
+        if progress is not None:
+            progress(at, losses.view(targets, restarts).amin(1))
+
+    ways = descend(
+        loss,
+        settings,
+        start.flatten(0, 1),
+        scores,
+        low=(torch.tensor(-torch.inf) if low is None else low).to(start),
+        high=(torch.tensor(torch.inf) if high is None else high).to(start),
+        snapshots=snapshots,
+        progress=report,
+        checkpoint=checkpoint,
+    )
+    restart_losses = ways.loss.view(targets, restarts)
+    kept = restart_losses.nan_to_num(nan=torch.inf).argmin(1) + restarts * torch.arange(
+        targets, device=start.device
+    )
+    iterations = ways.iterations[kept]
+    return Reconstruction(
+        x=ways.x[kept],
+        labels=known if ways.scores is None else ways.scores[kept].argmax(-1),
+        loss=ways.loss[kept],
+        steps=ways.steps,
+        losses=ways.losses[kept],
+        restart_losses=restart_losses,
+        iterations=iterations,
+        stopped_early=iterations < settings.iterations,
+        seconds_per_iteration=ways.seconds / int(ways.iterations.max()),
+        snapshot_steps=ways.snapshot_steps,
+        snapshots=ways.snapshots[kept],
+    )
 
 
-def check_gradients(params: Params, observed: Grads) -> int:
-    """The number of targets of a stack of gradients that fits ``params``.
+def draw_starts(
+    settings: SearchSettings,
+    shape: tuple[int, ...],
+    *,
+    targets: int,
+    seed: int,
+    like: Tensor,
+    first_target: int = 0,
+    start: Tensor | None = None,
+) -> Tensor:
+    """Return records ``[T, R, *shape]``, one stream of randomness for each target and restart.
+
+    Args:
+        settings: number of restarts and the kind of noise.
+        shape: shape of a target's records, ``(B, *record)``.
+        targets: T.
+        seed: with the target's number and the restart's it gives the stream.
+        like: gives type and device.
+        first_target: number of the first of the T targets.
+        start: ``[T, *shape]``, where the first restart begins; None draws it.
 
     Raises:
-        InputError: a name or a shape does not fit, or a row is not finite or all zeros.
+        InputError: ``start`` has another shape.
     """
-    for name in observed:
-        require(name in params, f"gradient of {name!r}: no such parameter{nearest(name, params)}")
-    for name, value in params.items():
-        require(name in observed, f"the gradient of {name!r} is missing; the model has it")
-        shape = observed[name].shape
-        require(
-            shape[1:] == value.shape and len(shape) == value.dim() + 1,
-            f"the gradient of {name!r} is {list(shape)}; expected [T, *{list(value.shape)}]",
-        )
-    counts = {len(value) for value in observed.values()}
-    require(len(counts) == 1, f"gradients are of {sorted(counts)} targets; expected one number")
-    squares = torch.stack([_squares(value) for value in observed.values()])
-    for target, square in enumerate(squares.sum(0).tolist()):
-        require(
-            square == square and square < float("inf"),
-            f"the gradient of target {target} is not finite; drop it",
-        )
-        require(square > 0, f"the gradient of target {target} is all zeros; drop it")
-    return counts.pop()
+    rows = [
+        _noise(settings.start, shape, seed, "start", first_target + target, restart)
+        for target in range(targets)
+        for restart in range(settings.restarts)
+    ]
+    drawn = torch.stack(rows).view(targets, settings.restarts, *shape).to(like)
+    if start is not None:
+        wanted = [targets, *shape]
+        require(list(start.shape) == wanted, f"start is {list(start.shape)}; expected {wanted}")
+        drawn[:, 0] = start.to(drawn)
+    return drawn
 
 
-def _squares(value: Tensor) -> Tensor:
-    return value.double().reshape(len(value), -1).square().sum(1)
+def draw_scores(start: Tensor, classes: int, *, seed: int, first_target: int = 0) -> Tensor:
+    """Return scores of unknown labels ``[T * R, B, classes]``: normal noise, as DLG begins."""
+    targets, restarts, count = start.shape[:3]
+    rows = [
+        _noise("normal", (count, classes), seed, "labels", first_target + target, restart)
+        for target in range(targets)
+        for restart in range(restarts)
+    ]
+    return torch.stack(rows).to(start)
+
+
+def _noise(kind: str, shape: tuple[int, ...], seed: int, *names: str | int) -> Tensor:
+    # Drawn on the CPU in float64: the same start whatever the device and the type.
+    generator = torch_stream(seed, *names)
+    if kind == "zeros":
+        return torch.zeros(shape, dtype=torch.float64)
+    if kind == "uniform":
+        return 2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1
+    return torch.randn(shape, generator=generator, dtype=torch.float64)

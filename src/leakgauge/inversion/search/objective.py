@@ -21,6 +21,9 @@ from leakgauge.inversion.double_backward.products import products, squares
 Objective = Callable[[Grads, Grads], Tensor]
 """``(guess, observed) -> [N]``; leaf ``[N, *p]`` of both."""
 
+SCALES = tuple(1.05**step for step in sorted(range(-28, 29), key=abs))
+"""Factors that ``rescaled`` tries: a quarter to four, the nearest to 1 first."""
+
 Form = Literal["vector", "layers"]
 
 Pair = tuple[Tensor, Tensor]
@@ -44,7 +47,7 @@ class SquaredError:
     layers: tuple[str, ...] | None = None
 
     def __call__(self, guess: Grads, observed: Grads) -> Tensor:
-        """The distance of each row, ``[N]``, in squared units of the gradient."""
+        """Return the distance of each row, ``[N]``, in squared units of the gradient."""
         pairs = _pairs(guess, observed, self.layers)
         return torch.stack(
             [flat_leaf(one - other).square().sum(1) for one, other in pairs.values()]
@@ -69,7 +72,7 @@ class Cosine:
     layers: tuple[str, ...] | None = None
 
     def __call__(self, guess: Grads, observed: Grads) -> Tensor:
-        """The distance of each row, ``[N]``, from 0 to 2."""
+        """Return the distance of each row, ``[N]``, from 0 to 2."""
         pairs = _pairs(guess, observed, self.layers)
         return cosine_distance(_sums(pairs, dict.fromkeys(pairs, _ones(observed))))
 
@@ -84,15 +87,15 @@ class LayerWeighted:
     has no value for a layer without any other number (p_i = 1): z_i is 1 there.
 
     ``form="layers"`` is ours, not the paper's: ``sum_i a_i (1 - cos(g_i, h_i))``, where a layer is
-    all parameters of one module. The sum is not divided by the weights, so a prior beside it weighs
-    less.
+    all parameters of one module. The sum is not divided by the weights, so a prior weighs less
+    against it.
 
     Attributes:
-        weights: by parameter name, 0 or more; see ``LayerWeights``. With ``form="layers"`` a layer
-            weighs as its first parameter does.
+        weights: weights by parameter name, 0 or more; see ``LayerWeights``. With
+            ``form="layers"`` a layer weighs as its first parameter does.
         layers: names of the parameters that are compared; None compares all.
         form: ``"vector"``, the paper's, or ``"layers"``.
-        modified: by parameter name, the parameters whose zeros count for its modifier.
+        modified: parameters by name of another, with the zeros that count for its modifier.
 
     Raises:
         InputError: a weight is negative or not finite, or all of them are 0; an unknown form.
@@ -127,7 +130,7 @@ class LayerWeighted:
         )
 
     def __call__(self, guess: Grads, observed: Grads) -> Tensor:
-        """The distance of each row, ``[N]``, from 0 to 2 (or twice the sum of the weights)."""
+        """Return the distance of each row, ``[N]``, from 0 to 2 (twice the sum of the weights)."""
         pairs = _pairs(guess, observed, self.layers)
         stretches = self.stretches(observed)
         if self.form == "vector":
@@ -209,22 +212,53 @@ def stretches(objective: Objective, observed: Grads) -> dict[str, Tensor] | None
     return None
 
 
+def rescaled(
+    x: Tensor,
+    gradients: Callable[[Tensor], Grads],
+    seen: Grads,
+    limits: tuple[Tensor, Tensor] | None,
+) -> Tensor:
+    """Return records ``[T, B, ...]`` times the factor of ``SCALES`` with the nearest gradient.
+
+    The squared error decides: the cosine of the search may not depend on that factor. Where the
+    smallest or largest factor is best, the observed gradient has the size of no such records (a
+    defense clipped it, say), and they stay as they are.
+
+    Args:
+        x: the records.
+        gradients: function from records to gradients, leaf ``[T, *p]``.
+        seen: what they are compared with.
+        limits: lowest and highest values of a record; None sets none.
+    """
+    best, error = x, torch.full_like(x.flatten(1)[:, 0], float("inf"))
+    inside = torch.ones_like(error, dtype=torch.bool)
+    with torch.no_grad():
+        for number, scale in enumerate(SCALES):
+            tried = scale * x if limits is None else (scale * x).clamp(*(v.to(x) for v in limits))
+            distance = SquaredError()(gradients(tried), seen)
+            better = distance < error
+            error = torch.where(better, distance, error)
+            inside = torch.where(better, number < len(SCALES) - 2, inside)
+            best = torch.where(better.view(-1, *[1] * (x.dim() - 1)), tried, best)
+    return torch.where(inside.view(-1, *[1] * (x.dim() - 1)), best, x)
+
+
 def _by_module(pairs: Mapping[str, Pair]) -> list[dict[str, Pair]]:
-    """The parameters of each module together, in order."""
+    """Return the parameters of each module together, in order."""
     return [{name: pairs[name] for name in names} for names in by_layer(pairs).values()]
 
 
 def _sums(
     pairs: Mapping[str, Pair], weights: Mapping[str, Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The weighted inner product and the weighted squared norms, each ``[N]``."""
+    """Return the weighted inner product and the weighted squared norms, each ``[N]``."""
     guess, observed = zip(*pairs.values(), strict=True)
     of_each = torch.stack([weights[name] for name in pairs])
     return *products(guess, observed, of_each), squares(observed, of_each)
 
 
 def cosine_distance(sums: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """1 - cosine, ``[N]``, from the inner product and both squared norms.
+    """Return 1 - cosine, ``[N]``, from the inner product and both squared norms.
 
     It is 0 where the observed gradient is zero, and 1 where the guess's is; flat in both cases.
     """
@@ -235,7 +269,7 @@ def cosine_distance(sums: tuple[Tensor, Tensor, Tensor]) -> Tensor:
 
 
 def _inverse_root(squares: Tensor) -> Tensor:
-    """``squares ** -0.5``; where there is nothing to divide by, 0, and a gradient of 0."""
+    """Return ``squares ** -0.5``; for squares of 0 it is 0, with a gradient of 0."""
     present = _present(squares)
     return torch.where(present, squares, 1.0).rsqrt() * present
 
@@ -245,14 +279,14 @@ def _present(squares: Tensor) -> Tensor:
 
 
 def _pairs(guess: Grads, observed: Grads, layers: tuple[str, ...] | None) -> dict[str, Pair]:
-    """Both sides of each parameter that is compared."""
+    """Return both sides of each parameter that is compared."""
     names = _compared(list(observed), layers)
     _check_held(names, guess, "gradient")
     return {name: (guess[name], observed[name]) for name in names}
 
 
 def _compared(names: list[str], layers: tuple[str, ...] | None) -> list[str]:
-    """Those of ``names`` that are compared."""
+    """Return those of ``names`` that are compared."""
     compared = names if layers is None else list(layers)
     require(bool(compared), "no layer is compared; name one, or leave layers at None")
     _check_held(compared, dict.fromkeys(names), "gradient")

@@ -1,16 +1,25 @@
-"""The attacks by name: settings of one engine."""
+"""The searches by name: settings of one engine, as methods that users can name."""
 
+import inspect
 from collections.abc import Mapping
-from dataclasses import fields, replace
-from types import MappingProxyType
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType, NoneType
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from leakgauge.core.checks import nearest, require
-from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
+from leakgauge.core.types import Task
+from leakgauge.defenses import Defense
+from leakgauge.inversion.methods import Method, Traits
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
+from leakgauge.inversion.search.adaptive import adapted_settings, adapts, smoother
+from leakgauge.inversion.search.engine import reconstruct
+from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights, Weights
 from leakgauge.inversion.search.objective import Cosine, SquaredError
-from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.settings import SearchSettings
+from leakgauge.inversion.search.simulate import LocalSteps
+from leakgauge.inversion.words import ITERATIONS, RATE
 
-_DLG = Settings(
+_DLG = SearchSettings(
     objective=SquaredError(),
     optimizer="lbfgs",
     lr=1.0,
@@ -21,7 +30,7 @@ _DLG = Settings(
 
 # As the command line of Geiping et al.'s program has it by default, for CIFAR-10; the iterations
 # are those of breaching's configuration. The program's class has a total variation of 0.1.
-_INVERTING = Settings(
+_INVERTING = SearchSettings(
     objective=Cosine(),
     optimizer="signed-adam",
     lr=0.1,
@@ -32,7 +41,7 @@ _INVERTING = Settings(
 )
 
 
-def agic(*, trained: bool = False, large: bool = False) -> Settings:
+def agic(*, trained: bool = False, large: bool = False) -> SearchSettings:
     """Return AGIC's settings for a network of this phase and size.
 
     10,000 iterations of Adam with rate 0.1, and layer weights up to 50, or 2 for a trained network.
@@ -56,7 +65,7 @@ def agic(*, trained: bool = False, large: bool = False) -> Settings:
     (0.01, 2.0)
     """
     smooth = (1e-1 if trained else 1e-3) if large else (1e-2 if trained else 1e-4)
-    return Settings(
+    return SearchSettings(
         objective=LayerWeights(beta=2.0 if trained else 50.0),
         optimizer="adam",
         lr=0.1,
@@ -66,7 +75,7 @@ def agic(*, trained: bool = False, large: bool = False) -> Settings:
     )
 
 
-PRESETS: Mapping[str, Settings] = MappingProxyType(
+PRESETS: Mapping[str, SearchSettings] = MappingProxyType(
     {
         "dlg": _DLG,
         "dlg-adam": replace(_DLG, optimizer="adam", lr=0.1, iterations=10_000),
@@ -97,17 +106,17 @@ on training images of CIFAR-10, 16 for the slim network and 3 for a ResNet20-4 d
 the total variation fades on 16 each for slim and ResNet20, and on 4 for ResNet20-4."""
 
 
-def presets_for(*, trained: bool, large: bool) -> Mapping[str, Settings]:
+def presets_for(*, trained: bool, large: bool) -> Mapping[str, SearchSettings]:
     """Return ``PRESETS`` with ``agic`` for a network of this phase and size; arguments as there."""
     return MappingProxyType({**PRESETS, "agic": agic(trained=trained, large=large)})
 
 
-def preset(name: str, **changed: Any) -> Settings:
-    """The settings of the attack called ``name``, some of them changed.
+def preset(name: str, **changed: Any) -> SearchSettings:
+    """Return the settings of the attack called ``name``, some of them changed.
 
     Args:
         name: one of ``PRESETS``.
-        changed: fields of ``Settings``.
+        changed: fields of ``SearchSettings``.
 
     Raises:
         InputError: the name or a setting is not known, or a value is out of its range.
@@ -119,7 +128,182 @@ def preset(name: str, **changed: Any) -> Settings:
     leakgauge.core.checks.InputError: an attack has no setting 'restart'; did you mean 'restarts'?
     """
     require(name in PRESETS, f"attack {name!r} is not known{nearest(name, PRESETS)}")
-    known = [field.name for field in fields(Settings)]
+    known = [field.name for field in fields(SearchSettings)]
     for setting in changed:
         require(setting in known, f"an attack has no setting {setting!r}{nearest(setting, known)}")
     return replace(PRESETS[name], **changed)
+
+
+@dataclass(frozen=True)
+class Search(Method):
+    """A search for records whose update is like the observed one.
+
+    Attributes:
+        settings: settings of the search.
+        follows_paper: whether several epochs are put together by the rules of AGIC's paper.
+    """
+
+    traits: ClassVar[Traits] = Traits(
+        does="searches for records whose update is like the one that was sent.",
+        searches=True,
+        adapts=True,
+        several_epochs=True,
+    )
+    settings: SearchSettings
+    follows_paper: bool = False
+
+    @property
+    def iterations(self) -> int:
+        """Number of iterations of its search."""
+        return self.settings.iterations
+
+    @property
+    def finds_labels(self) -> bool:
+        """Whether it searches for unknown labels together with the records."""
+        return self.settings.joint_labels
+
+    @property
+    def described(self) -> str:
+        """Its settings as text."""
+        return repr(self.settings)
+
+    def adapts_to(self, defense: Defense) -> bool:
+        """Return whether knowledge of the defense changes the search."""
+        return adapts(self.settings, defense)
+
+    def rebuild(
+        self, task: Task, seen: ObservedUpdates, known: Knowledge, options: AttackOptions
+    ) -> Reconstruction:
+        """Return the records with the smallest loss; arguments and errors as for ``Method``."""
+        settings = self.settings
+        if known.defense is not None:
+            settings = adapted_settings(settings, known.defense, task.model, seen.sent)
+        settings = settings_against(settings, known.steps, unknown=known.unknown)
+        prior = None
+        if known.statistics is not None and settings.batch_norm:
+            prior = known.statistics.prior(task, seen.params, settings.batch_norm)
+        return reconstruct(
+            task,
+            seen.params,
+            seen.grads,
+            # Labels that are known need no search.
+            replace(settings, joint_labels=known.labels is None),
+            shape=seen.shape,
+            seed=options.seed,
+            first_target=options.first_target,
+            labels=known.labels,
+            low=known.low,
+            high=known.high,
+            local=known.steps if known.simulate else None,
+            prior=prior,
+            snapshots=options.snapshots,
+            progress=options.progress,
+            checkpoint=options.checkpoint,
+        )
+
+
+def settings_against(
+    settings: SearchSettings, local: LocalSteps | None, *, unknown: tuple[str, ...] = ()
+) -> SearchSettings:
+    """Return the search against the update of these steps; None stands for a gradient.
+
+    The size of an update tells nothing where the rate is not known. Steps of Adam and its like
+    leave little more than signs of coordinates, as a defense by signs does, and need its prior.
+    """
+    if local is None:
+        return settings
+    if RATE in unknown:
+        settings = replace(settings, rescale=False)
+    return settings if local.recipe.rule.linear else smoother(settings)
+
+
+@dataclass(frozen=True)
+class SearchName:
+    """A preset as the catalogue of methods names it: its keys are the fields of its settings.
+
+    Attributes:
+        name: name of the preset.
+    """
+
+    name: str
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The keys that users may set, with their defaults, and what ``method_of`` supplies."""
+        settings = PRESETS[self.name]
+        values = {**vars(settings), **vars(settings.objective)}
+        kind = inspect.Parameter.KEYWORD_ONLY
+        supplied = inspect.signature(self.__call__).parameters.values()
+        return inspect.Signature(
+            [
+                *(one for one in supplied if one.kind == kind),
+                *(
+                    inspect.Parameter(key, kind, default=values[key], annotation=of)
+                    for key, of in _kinds(settings).items()
+                ),
+            ]
+        )
+
+    def __call__(
+        self,
+        *,
+        iterations: int | None = None,
+        restarts: int = 1,
+        are_images: bool = True,
+        trained: bool = False,
+        large: bool = False,
+        **changed: Any,
+    ) -> Search:
+        """Return the search for a command that ends within minutes.
+
+        Args:
+            iterations: number of iterations; None takes 500, or the preset's where it has fewer.
+            restarts: number of restarts.
+            are_images: whether neighbouring values of a record are neighbouring pixels; without
+                them the total variation has no weight.
+            trained: as for ``agic``; loaded weights are taken for trained ones. The phase of a
+                user's own model is not known, and it is taken for untrained.
+            large: as for ``agic``.
+            changed: other settings by name.
+        """
+        own = presets_for(trained=trained, large=large)[self.name]
+        weights = own.objective
+        if isinstance(weights, Weights):
+            of_layers = {
+                key: changed.pop(key) for key in _kinds_of(type(weights)) if key in changed
+            }
+            own = replace(own, objective=replace(weights, **of_layers))
+        own = replace(own, **changed)
+        chosen = min(ITERATIONS, own.iterations) if iterations is None else iterations
+        settings = replace(own, iterations=chosen, restarts=restarts)
+        if not are_images:
+            settings = replace(settings, total_variation=0.0)
+        return Search(settings, follows_paper=self.name == "agic")
+
+
+DLG, DLG_ADAM, IDLG, INVERTING_GRADIENTS, AGIC, LEAKGAUGE = map(SearchName, PRESETS)
+
+
+def _kinds(settings: SearchSettings) -> dict[str, type]:
+    kinds = _kinds_of(SearchSettings)
+    if isinstance(settings.objective, Weights):
+        kinds |= _kinds_of(type(settings.objective))
+    return kinds
+
+
+def _kinds_of(settings: type) -> dict[str, type]:
+    """Return the settings that a text may set; the name sets the objective."""
+    return {
+        name: _kind(hint)
+        for name, hint in get_type_hints(settings).items()
+        if name not in ("objective", "iterations", "restarts")
+    }
+
+
+def _kind(hint: Any) -> type:
+    """Return the type of a value, also of one that may be None; names are words."""
+    if get_origin(hint) is Literal:
+        return str
+    (kind,) = (one for one in get_args(hint) or (hint,) if one is not NoneType)
+    assert isinstance(kind, type)
+    return kind

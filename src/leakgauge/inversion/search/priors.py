@@ -1,8 +1,29 @@
-"""Prior knowledge of the records: images are smooth."""
+"""Prior knowledge of the records: images are smooth, and BatchNorm shows statistics of a batch.
 
-from torch import Tensor
+A model in training mode normalises by the mean and the variance of each batch, and keeps running
+means of them, which clients send with their weights.
+"""
 
-from leakgauge.core.checks import require
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.types import Params, Task
+from leakgauge.inversion.double_backward.substitution import ParameterSlots
+from leakgauge.training.update import Update
+
+MOST_PROXIES = 256
+"""Public records whose statistics stand for those of a batch, at most."""
+
+Statistics = Mapping[str, tuple[Tensor, Tensor]]
+"""By BatchNorm layer, mean and variance of its inputs, each ``[T, C]``; the variance as torch keeps
+it, over n - 1."""
 
 
 def total_variation(x: Tensor) -> Tensor:
@@ -15,7 +36,7 @@ def total_variation(x: Tensor) -> Tensor:
         One number for each of N, ``[N]``, in units of a pixel.
 
     Raises:
-        InputError: the records are no images.
+        InputError: the records are not images.
 
     References:
         Geiping et al., Inverting Gradients, NeurIPS 2020.
@@ -32,3 +53,272 @@ def total_variation(x: Tensor) -> Tensor:
     down = (x[..., 1:, :] - x[..., :-1, :]).abs()
     across = (x[..., 1:] - x[..., :-1]).abs()
     return down.flatten(1).mean(1) + across.flatten(1).mean(1)
+
+
+def statistics_of(task: Task, params: Params, x: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the statistics of batches in each BatchNorm layer; differentiable in ``x``.
+
+    Args:
+        task: a model in training mode; it is not changed.
+        params: all trainable parameters, leaf ``[*p]``.
+        x: batches ``[N, B, ...]``.
+
+    Returns:
+        Mean and variance by layer, each ``[N, C]``; empty where no layer is in training mode.
+
+    >>> task = Task(nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 2)).train())
+    >>> params = {name: leaf.detach() for name, leaf in task.model.named_parameters()}
+    >>> statistics_of(task, params, torch.tensor([[[1.0], [3.0]]]))["0"]
+    (tensor([[2.]]), tensor([[2.]]))
+    """
+    slots = ParameterSlots(task.model)
+    rows = [_of_batch(task.model, slots, params, batch) for batch in x]
+    return {
+        name: (
+            torch.stack([row[name][0] for row in rows]),
+            torch.stack([row[name][1] for row in rows]),
+        )
+        for name in rows[0]
+    }
+
+
+def statistics_over_steps(
+    task: Task, params: Params, x: Tensor, *, steps: int = 1, epochs: int = 1, clients: int = 1
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the mean statistics of the steps of clients, as their running statistics weigh them.
+
+    Args:
+        task: a model in training mode; it is not changed.
+        params: all trainable parameters, leaf ``[*p]``; every step is taken at them.
+        x: records ``[N, clients * steps * B, ...]``.
+        steps: batches in one pass over a client's records.
+        epochs: passes over the same batches.
+        clients: clients behind one mean.
+
+    Returns:
+        Mean and variance by layer, each ``[N, C]``.
+    """
+    parts, layers = steps * clients, tracked(task.model)
+    batches = x.reshape(len(x) * parts, -1, *x.shape[2:])
+    found = {}
+    for name, pair in statistics_of(task, params, batches).items():
+        every = step_weights(layers[name], steps * epochs)
+        one = [sum(every[at::steps]) / clients for at in range(steps)] * clients
+        weights = x.new_tensor(one)
+        mean, variance = (
+            torch.einsum("npc,p->nc", each.view(len(x), parts, -1), weights) for each in pair
+        )
+        found[name] = (mean, variance)
+    return found
+
+
+def statistics_of_update(model: nn.Module, update: Update) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the statistics that the running ones of an update tell, each ``[1, C]``.
+
+    They are exact for one step. After several steps they are the mean over the steps by
+    ``step_weights``, at weights that moved.
+
+    Args:
+        model: gives the momentum of each layer.
+        update: holds the running statistics before (``held``) and after (``buffers``).
+
+    Raises:
+        InputError: the update lacks them.
+    """
+    found = {}
+    for name, layer in tracked(model).items():
+        ends = []
+        for key in (f"{name}.running_mean", f"{name}.running_var"):
+            before, after = update.held.get(key), update.buffers.get(key)
+            if before is None or after is None:
+                raise InputError(
+                    f"the update has no {key!r} before or after, so its batch statistics cannot be "
+                    "inferred; send buffers, or take --statistics proxy"
+                )
+            left = _left(layer, update)
+            ends.append((after.double() - left * before.double()) / (1 - left))
+        found[name] = (ends[0][None].to(after), ends[1][None].to(after))
+    return found
+
+
+def step_weights(layer: nn.Module, steps: int) -> list[float]:
+    """Return the weight of each step's batch in the statistics of an update; they add up to 1.
+
+    >>> [round(weight, 4) for weight in step_weights(nn.BatchNorm1d(1, momentum=0.5), 2)]
+    [0.3333, 0.6667]
+    """
+    momentum = getattr(layer, "momentum", None)
+    each = [1.0] * steps
+    if momentum is not None:
+        each = [(1 - momentum) ** (steps - at) for at in range(1, steps + 1)]
+    return [one / sum(each) for one in each]
+
+
+def tracked(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the BatchNorm layers that keep running statistics, by name."""
+    return {
+        name: layer
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.track_running_stats
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticsPrior:
+    """The distance of a guess's batch statistics from those that the attacker knows.
+
+    It is the sum over layers of the l2 norms of both differences, of means and of variances,
+    divided by the number of layers. After several steps, the guess's are the mean over its steps,
+    all at the weights before.
+
+    Attributes:
+        task: a model in training mode.
+        params: all trainable parameters, leaf ``[*p]``.
+        known: statistics of each target.
+        steps: batches in one pass over a client's records.
+        epochs: passes over the same batches.
+        clients: clients behind one mean.
+        weight: weight of the distance.
+
+    References:
+        Yin et al., "See through Gradients: Image Batch Recovery via GradInversion", CVPR 2021,
+        Eq. 10; they sum over the layers, and take running statistics for those of the batch.
+    """
+
+    task: Task
+    params: Params
+    known: Statistics
+    steps: int = 1
+    epochs: int = 1
+    clients: int = 1
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(
+            len(self.known) > 0,
+            "the model has no BatchNorm in training mode, so it has no batch statistics; "
+            "leave out --statistics",
+        )
+
+    def __call__(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return the weighted distance of each target's records, ``[N]``.
+
+        Args:
+            x: the guess ``[N, clients * steps * B, ...]``.
+            rows: the target of each ``[N]``.
+        """
+        ours = statistics_over_steps(
+            self.task, self.params, x, steps=self.steps, epochs=self.epochs, clients=self.clients
+        )
+        terms = [
+            _norm(mine - theirs.to(mine)[rows])
+            for name, pair in ours.items()
+            for mine, theirs in zip(pair, self.known[name], strict=True)
+        ]
+        return self.weight * (torch.stack(terms).sum(0) / len(self.known))
+
+
+@dataclass(frozen=True, eq=False)
+class BatchStatistics:
+    """Statistics of the batches in BatchNorm layers, as an attacker knows them.
+
+    Attributes:
+        known: mean and variance of each target, by layer.
+        steps: batches in one pass over a client's records, over which they are the mean.
+        epochs: passes over the same batches.
+        clients: clients behind one mean.
+    """
+
+    known: Statistics
+    steps: int = 1
+    epochs: int = 1
+    clients: int = 1
+
+    def prior(self, task: Task, params: Params, weight: float) -> StatisticsPrior:
+        """Return the distance of a guess from these statistics, times ``weight``.
+
+        Raises:
+            InputError: the model has no BatchNorm in training mode.
+        """
+        sizes = self.steps, self.epochs, self.clients
+        return StatisticsPrior(task, params, self.known, *sizes, weight=weight)
+
+
+def stacked_statistics(several: Sequence[Statistics]) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return statistics of several targets ``[1, C]`` as one stack ``[T, C]``."""
+    return {
+        name: (
+            torch.cat([one[name][0] for one in several]),
+            torch.cat([one[name][1] for one in several]),
+        )
+        for name in several[0]
+    }
+
+
+def _norm(difference: Tensor) -> Tensor:
+    """The l2 norm of each row, with a slope of 0 at 0."""
+    squares = difference.square().sum(1)
+    above = squares > 0
+    return torch.where(above, squares, 1.0).sqrt() * above
+
+
+def _left(layer: nn.Module, update: Update) -> float:
+    """The weight of the running statistics before in those after."""
+    momentum = getattr(layer, "momentum", None)
+    if momentum is not None:
+        return float((1 - momentum) ** update.steps)
+    name = next(key for key in update.held if key.endswith("num_batches_tracked"))
+    before = int(update.held[name])
+    return before / (before + update.steps)
+
+
+def _of_batch(
+    model: nn.Module, slots: ParameterSlots, params: Params, x: Tensor
+) -> dict[str, tuple[Tensor, Tensor]]:
+    buffers = slots.own_buffers()
+    means = {id(value): name for name, value in buffers.items() if name.endswith("running_mean")}
+    seen = _Seen(means)
+    with seen, slots.filled({**params, **buffers}):
+        model(x)
+    return seen.found
+
+
+class _Seen(TorchFunctionMode):
+    """Notes the statistics of each BatchNorm in training mode that a running model calls."""
+
+    def __init__(self, means: Mapping[int, str]) -> None:
+        super().__init__()
+        self.means = means
+        self.found: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = dict(kwargs or {})
+        if func is F.batch_norm:
+            self._note(*args, **given)
+        return func(*args, **given)
+
+    def _note(
+        self,
+        input: Tensor,  # noqa: A002
+        running_mean: Tensor | None = None,
+        running_var: Tensor | None = None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        training: bool = False,
+        *args: Any,
+        **given: Any,
+    ) -> None:
+        name = self.means.get(id(running_mean))
+        if not training or name is None:
+            return
+        rows = input.movedim(1, 0).flatten(1)
+        self.found[name.removesuffix(".running_mean").removesuffix("running_mean")] = (
+            rows.mean(1),
+            rows.var(1, unbiased=rows.shape[1] > 1),
+        )

@@ -1,23 +1,74 @@
-"""Settings of an attack: its objective, optimiser, schedule and priors."""
+"""Settings of a search: its objective, optimiser, schedule and priors."""
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.inversion.search.layer_weights import Weights
 from leakgauge.inversion.search.objective import Objective, SquaredError
-from leakgauge.inversion.search.schedule import SCHEDULES
 
 Optimizer = Literal["lbfgs", "adam", "signed-adam"]
 Start = Literal["normal", "uniform", "zeros"]
 Slope = Literal["exact", "difference"]
-Precision = Literal["full", "bfloat16"]
+
+
+def constant(done: float) -> float:
+    """Return 1."""
+    return 1.0
+
+
+def step_down(done: float) -> float:
+    """Return a factor that falls to a tenth after 3/8, 5/8 and 7/8 of the iterations.
+
+    As in Geiping et al., Inverting Gradients, NeurIPS 2020.
+
+    >>> [round(step_down(done), 4) for done in (0.0, 0.4, 0.7, 0.9)]
+    [1.0, 0.1, 0.01, 0.001]
+    """
+    return 0.1 ** sum(done >= share for share in (3 / 8, 5 / 8, 7 / 8))
+
+
+def cosine(done: float) -> float:
+    """Return half a cosine, from 1 down to 0 (Loshchilov and Hutter, SGDR, ICLR 2017).
+
+    >>> [round(cosine(done), 2) for done in (0.0, 0.5, 1.0)]
+    [1.0, 0.5, 0.0]
+    """
+    return (1 + math.cos(math.pi * done)) / 2
+
+
+SCHEDULES: Mapping[str, Callable[[float], float]] = MappingProxyType(
+    {"constant": constant, "step-down": step_down, "cosine": cosine}
+)
+"""Functions by name: share of the iterations done, from 0 to 1, -> factor on the step size."""
+
+
+def factor(schedule: str, iteration: int, iterations: int, *, warmup: int = 0) -> float:
+    """Return the factor on the step size at ``iteration``, from 0; it rises over ``warmup`` ones.
+
+    >>> [factor("constant", at, 4, warmup=2) for at in range(4)]
+    [0.5, 1.0, 1.0, 1.0]
+    """
+    rise = min(1.0, (iteration + 1) / warmup) if warmup else 1.0
+    return rise * SCHEDULES[schedule](iteration / iterations)
+
+
+def fading(first: float, done: float) -> float:
+    """Return ``first`` at the beginning, falling evenly in its logarithm to 1 at half the way.
+
+    >>> [round(fading(100, done), 2) for done in (0.0, 0.25, 0.5, 1.0)]
+    [100.0, 10.0, 1.0, 1.0]
+    """
+    return float(first ** max(0.0, 1 - 2 * done))
 
 
 @dataclass(frozen=True)
-class Settings:
-    """An attack; presets are in ``presets.PRESETS``.
+class SearchSettings:
+    """Settings of a search for records; presets are in ``presets.PRESETS``.
 
     Attributes:
         objective: compares the gradients; ``LayerWeights`` (AGIC's) and ``DepthWeights`` (ours)
@@ -28,8 +79,8 @@ class Settings:
         iterations: steps of the optimiser; one of L-BFGS has up to ``inner`` evaluations.
         inner: evaluations in a step of L-BFGS; the other optimisers have one.
         restarts: starts for each target; the one of smallest loss is kept.
-        schedule: of ``lr``, one of ``SCHEDULES``; ``warmup`` iterations lead up to it.
-        total_variation: weight of ``priors.total_variation`` beside the objective.
+        schedule: schedule of ``lr``, one of ``SCHEDULES``; ``warmup`` iterations lead up to it.
+        total_variation: weight of ``priors.total_variation``, which is added to the objective.
         prior_per_record: whether that weight is of each record of a batch, and not of their mean:
             priors of independent records multiply.
         prior_relative: whether that weight is a multiple of the objective where a target's search
@@ -53,11 +104,8 @@ class Settings:
         slope: ``"exact"``, or ``"difference"``: the objective's slope by a difference of two plain
             gradients, off by some thousandths, for a third less work; see ``difference``. Where
             local steps or epochs are simulated it is exact in any case.
-        precision: ``"full"``, that of the model, or ``"bfloat16"``: the gradients are compared as
-            a model in bfloat16 gives them, faster where the machine knows such numbers; see
-            ``precision``. Where local steps or epochs are simulated it is full in any case.
         patience: a target whose loss has not fallen by ``tolerance`` of itself for so many
-            iterations stays where it is; None goes on to the end.
+            iterations stays where it is; None continues to the end.
 
     Raises:
         InputError: a name is unknown, or a number out of its range.
@@ -82,7 +130,6 @@ class Settings:
     start: Start = "normal"
     rescale: bool = False
     slope: Slope = "exact"
-    precision: Precision = "full"
     patience: int | None = None
     tolerance: float = 1e-4
 
@@ -94,11 +141,6 @@ class Settings:
         require(
             self.slope == "exact" or not (self.joint_labels or self.optimizer == "lbfgs"),
             "a slope by difference is too rough for L-BFGS, and not of labels; set slope=exact",
-        )
-        require_choice(self.precision, "precision", get_args(Precision))
-        require(
-            self.precision == "full" or (self.slope == "exact" and self.optimizer != "lbfgs"),
-            "bfloat16 is too rough for L-BFGS and for a slope by difference; set precision=full",
         )
         for name in ("iterations", "inner", "restarts"):
             require_count(getattr(self, name), f"number of {name}")

@@ -1,4 +1,4 @@
-"""Which text was a language model trained on? Tokens and sequences from one gradient.
+"""Tokens and sequences of a training text, from one gradient of a language model.
 
 References:
     Petrov et al., DAGER: Exact Gradient Inversion for Large Language Models, NeurIPS 2024.
@@ -10,7 +10,7 @@ _PLACES = {
     "RecoveredText": "recovered",
     "TextScore": "recovered",
     "dager": "sequences",
-    "recover_tokens": "embedding",
+    "recover_tokens": "layers",
     "score_text": "recovered",
 }
 

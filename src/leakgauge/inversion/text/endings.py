@@ -16,22 +16,22 @@ from leakgauge.inversion.text.layers import embedding_name, head_name
 from leakgauge.inversion.text.recovered import RecoveredText
 
 UNKNOWN = -1
-"""In the place of a token that could not be read."""
+"""Stands for a token that could not be read."""
 
 SURE = 0.9
-"""From this value on, of 1, least squares names the last token of a sequence."""
+"""Smallest least-squares share, of 1, that identifies the last token of a sequence."""
 
 ORDERS = 256
-"""Largest number of orders of the labels that are tried by their gradient."""
+"""Largest number of label orders to try."""
 
 MOST_ROWS = 16
-"""Largest number of sequences of which one is left out, or taken once more, on trial."""
+"""Largest number of sequences for which omissions and repetitions are tried."""
 
 ENTRIES = 16
-"""Number of a gradient's entries that are enough for each unknown number."""
+"""Number of gradient entries used for each unknown number."""
 
 FLAT = 1e-6
-"""A direction is hidden whose singular value is below this, of the largest."""
+"""Smallest singular value, relative to the largest, of a direction that can be seen."""
 
 Rows = list[list[int]]
 Counts = Mapping[tuple[int, ...], int]
@@ -43,10 +43,10 @@ def complete(
     """Return recovered sequences with their last tokens, and the distance of their gradient.
 
     Args:
-        task: on a model that is free to use.
+        task: task with a private copy of the model.
         grads: the observed gradient, leaf ``[1, *p]``.
-        found: sequences, of a causal task without their last tokens.
-        labels: of a task of classes, if they are known ``[B]``.
+        found: sequences, without their last tokens if the task is causal.
+        labels: labels ``[B]`` of a task of classes, if they are known.
     """
     device = next(task.model.parameters()).device
     rows = [list(one) for one in found.sequences]
@@ -66,9 +66,9 @@ def complete(
 
 
 def _best_batch(task: Task, grads: Grads, rows: Rows, allowed: float) -> tuple[float | None, Rows]:
-    """The sequences with their last tokens, as a batch whose gradient is near the observed one.
+    """Return the residual and the sequences, with last tokens, of a batch near the observed one.
 
-    While it is not, a sequence is left out or taken once more that brings it nearest.
+    While its gradient differs, leave out or repeat the sequence that brings it nearest.
     """
     residual, batch = _ended(task, grads, rows)
     while residual >= allowed and len(rows) <= MOST_ROWS:
@@ -83,9 +83,9 @@ def _best_batch(task: Task, grads: Grads, rows: Rows, allowed: float) -> tuple[f
 
 
 def _ended(task: Task, grads: Grads, rows: Rows) -> tuple[float, Rows]:
-    """The sequences with their last tokens, and the residual of their gradient, or infinity.
+    """Return the residual of a batch's gradient, or infinity, and the batch with last tokens.
 
-    Copies of a sequence are taken to have the same last token.
+    Copies of a sequence are assumed to have the same last token.
     """
     name = head_name(task.model)
     leaf = f"{name}.weight"
@@ -103,10 +103,10 @@ def _ended(task: Task, grads: Grads, rows: Rows) -> tuple[float, Rows]:
 
 
 def _ends_by_head(task: Task, gradient: Tensor, head: nn.Module, rows: Counts) -> list[int]:
-    """The last tokens, from the gradient ``[V, d]`` of the output layer.
+    """Return the last tokens, from the gradient ``[V, d]`` of the output layer.
 
     It is the mean over predicted tokens of (probability - target) times the layer's input. All
-    targets but the last ones are known by then, so these solve a linear system.
+    targets but the last ones are known by then, so the last ones solve a linear system.
     """
     known, last = torch.zeros_like(gradient, dtype=torch.float64), []
     for row, count in rows.items():
@@ -124,11 +124,11 @@ def _ends_by_head(task: Task, gradient: Tensor, head: nn.Module, rows: Counts) -
 
 
 def _ends_by_slopes(task: Task, grads: Grads, head: Any, rows: Counts) -> list[int]:
-    """The last tokens, from the gradients of the layers between, as those of adapters.
+    """Return the last tokens, from the gradients of inner layers such as adapters.
 
-    What the known targets leave of the gradient is, for each sequence, the slopes of the output
+    The gradient less the part of the known targets is, for each sequence, the slopes of the output
     layer's last input times d unknown numbers. These are the error that the output layer sends
-    back, which names a row of its weight. Of many layers the last ones are enough.
+    back, which identifies a row of its weight. The last layers are enough if there are many.
     """
     weight = head.weight.detach().double()
     first = embedding_name(task.model)
@@ -182,7 +182,7 @@ _MORE: dict[str, Any] = {"retain_graph": True, "allow_unused": True}
 
 
 def _into(task: Task, head: Any, row: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Inputs ``[t, d]`` and outputs ``[t, V]`` of the output layer for one sequence."""
+    """Return inputs ``[t, d]`` and outputs ``[t, V]`` of the output layer for one sequence."""
     seen: list[Tensor] = []
     handle = head.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     try:
@@ -195,7 +195,7 @@ def _into(task: Task, head: Any, row: Sequence[int]) -> tuple[Tensor, Tensor]:
 def _residual(
     task: Task, grads: Grads, rows: Sequence[Sequence[int]], labels: Tensor | None = None
 ) -> float | None:
-    """Distance of the gradient of a batch from the observed one, of 1; None if it has gaps."""
+    """Return the relative distance of a batch's gradient from the observed one; None with gaps."""
     longest = max(len(row) for row in rows)
     uneven = any(len(row) != longest for row in rows)
     if any(token < 0 for row in rows for token in row) or (labels is not None and uneven):

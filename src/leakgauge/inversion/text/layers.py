@@ -1,6 +1,11 @@
-"""The attention layers of a transformer: their gradients, and the inputs that tokens give them."""
+"""The attention layers of a transformer: the tokens and inputs that their gradients show.
 
-from collections.abc import Callable, Iterator, Mapping
+A linear map ``y = x W`` has the gradient ``sum_i x_i (dL/dy_i)^T`` over all tokens i. Its columns
+span the inputs x, as long as there are fewer tokens than dimensions. Then the inputs lie in the
+span, and other vectors of a discrete set hardly ever do.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +14,95 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, require
-from leakgauge.core.types import Grads
-from leakgauge.inversion.text.spans import Span, span_of
+from leakgauge.core.types import Grads, Task
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """The span of a layer's inputs, as far as one gradient shows it.
+
+    Attributes:
+        basis: orthonormal ``[rank, k]``, float64.
+        through: the matrix ``[k, d]`` that the inputs pass before the gradient shows them (the
+            first half of an adapter); None where it shows the inputs themselves, and k is d.
+        most: the largest rank that this gradient can have, whatever the inputs.
+        slack: distance that noise may move an input out of the span, relative to its length.
+    """
+
+    basis: Tensor
+    through: Tensor | None
+    most: int
+    slack: float
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions of the span."""
+        return len(self.basis)
+
+    @property
+    def full(self) -> bool:
+        """Whether the gradient has no room for another dimension, so the span may lack some."""
+        return self.rank >= self.most
+
+    def of(self, inputs: Tensor) -> Tensor:
+        """Return inputs ``[..., d]`` as the gradient shows them ``[..., k]``, float64."""
+        inputs = inputs.double()
+        return inputs if self.through is None else inputs @ self.through.T
+
+    def distance(self, inputs: Tensor) -> Tensor:
+        """Return the distance of each input from the span, relative to its length: 0 is inside.
+
+        Args:
+            inputs: ``[..., d]``.
+
+        >>> span = Span(torch.eye(3, dtype=torch.float64)[:1], None, 3, 0.0)
+        >>> span.distance(torch.tensor([[2.0, 0.0, 0.0], [3.0, 0.0, 4.0]])).tolist()
+        [0.0, 0.8]
+        """
+        shown = self.of(inputs)
+        inside = shown @ self.basis.T
+        outside = (shown - inside @ self.basis).norm(dim=-1)
+        relative: Tensor = outside / shown.norm(dim=-1).clamp_min(torch.finfo(torch.float64).tiny)
+        return relative
+
+
+def span_of(gradients: Sequence[Tensor], *, noise: float = 0.0, through: Tensor | None) -> Span:
+    """Return the span of the inputs of maps that share them.
+
+    A singular value counts above ``sqrt(max(k, m)) * eps`` of the largest: rounding to a precision
+    eps, at random, adds less; and, where the gradient has noise, above the largest singular value
+    that the noise alone has, about ``noise * (sqrt(k) + sqrt(m))``. The noise then turns the span
+    by no more than the latter over the smallest value that counts (Davis and Kahan): its ``slack``.
+
+    Args:
+        gradients: gradients of the weights, each ``[k, m]`` with the inputs' axis first.
+        noise: standard deviation of the noise in each entry.
+        through: see ``Span``.
+    """
+    stacked = torch.cat(list(gradients), dim=1)
+    k, m = stacked.shape
+    u, values, _ = torch.linalg.svd(stacked.double(), full_matrices=False)
+    largest = float(values[0])
+    floor = max(
+        max(k, m) ** 0.5 * torch.finfo(stacked.dtype).eps * largest, noise * (k**0.5 + m**0.5)
+    )
+    rank = int((values > floor).sum())
+    slack = noise * (k**0.5 + m**0.5) / float(values[rank - 1]) if rank else 0.0
+    return Span(u[:, :rank].T.contiguous(), through, min(k, m), slack)
+
+
+def dimensions(inputs: Tensor) -> int:
+    """Return the dimension of the space that vectors ``[n, k]`` fill.
+
+    A layer norm takes one dimension away, for example.
+
+    >>> dimensions(torch.tensor([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0], [1.0, 0.0, -1.0]]))
+    2
+    """
+    values = torch.linalg.eigvalsh(inputs.double().T @ inputs.double())
+    scale = max(inputs.shape) * torch.finfo(torch.float32).eps
+    return int((values > float(values[-1]) * scale**2).sum())
+
 
 PROJECTIONS = (
     *("q_proj", "k_proj", "v_proj", "query", "key", "value", "q_lin", "k_lin", "v_lin"),
@@ -23,7 +115,7 @@ ROWS = 4096
 
 
 class _ReachedError(Exception):
-    """Ends a forward pass at the layer that was asked for."""
+    """Ends a forward pass at the requested layer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +123,8 @@ class AttentionLayer:
     """One attention layer: the maps that read its inputs.
 
     Attributes:
-        name: of the module that holds the maps.
-        maps: by name, each a linear map of queries, keys or values.
+        name: name of the module that holds the maps.
+        maps: linear maps of queries, keys and values, by name.
     """
 
     name: str
@@ -86,11 +178,25 @@ def embedding_name(model: nn.Module) -> str:
     Raises:
         InputError: no part of the model has ``get_input_embeddings``.
     """
-    return _name_of(model, "get_input_embeddings")
+    for part in model.modules():
+        asked: Callable[[], Any] | None = getattr(part, "get_input_embeddings", None)
+        if asked is not None:
+            weight = asked().weight
+            named = model.named_parameters(remove_duplicate=False)
+            return next(name for name, one in named if one is weight)
+    raise InputError(
+        f"{type(model).__name__} does not say which layer embeds its tokens; expected a model of "
+        "transformers, which has get_input_embeddings"
+    )
+
+
+def embedding_of(model: nn.Module) -> Tensor:
+    """Return the embedding of each token, ``[V, d]``."""
+    return dict(model.named_parameters(remove_duplicate=False))[embedding_name(model)]
 
 
 def head_name(model: nn.Module) -> str | None:
-    """Return the name of the output layer over the vocabulary, or None where there is none."""
+    """Return the name of the output layer over the vocabulary, or None without one."""
     for part in model.modules():
         asked: Callable[[], Any] | None = getattr(part, "get_output_embeddings", None)
         head = asked() if asked is not None else None
@@ -106,7 +212,7 @@ def inputs_of(
 
     Args:
         model: reads tokens ``[n, t]``.
-        layer: of the model.
+        layer: attention layer of this model.
         tokens: ``[n, t]`` int64.
         last: whether to keep the last position alone.
 
@@ -141,27 +247,52 @@ def _caught(part: nn.Module) -> Iterator[list[Tensor]]:
         handle.remove()
 
 
-def _name_of(model: nn.Module, method: str) -> str:
-    for part in model.modules():
-        asked: Callable[[], Any] | None = getattr(part, method, None)
-        if asked is not None:
-            weight = asked().weight
-            return next(
-                name
-                for name, one in model.named_parameters(remove_duplicate=False)
-                if one is weight
-            )
-    raise InputError(
-        f"{type(model).__name__} does not say which layer embeds its tokens; expected a model of "
-        "transformers, which has get_input_embeddings"
-    )
-
-
 def _inputs_first(part: nn.Module) -> bool:
-    """Return whether a map's weight is ``[inputs, outputs]``, as Conv1D of transformers has it."""
+    """Return whether a map's weight is ``[inputs, outputs]``, as in Conv1D of transformers."""
     base = getattr(part, "base_layer", part)
     return not isinstance(base, nn.Linear)
 
 
 def _any(gradients: list[Tensor]) -> bool:
     return any(bool(one.any()) for one in gradients)
+
+
+def recover_tokens(task: Task, grads: Grads, *, floor: float = 0.0) -> tuple[int, ...]:
+    """Return the tokens of a batch: those whose embedding has a gradient.
+
+    A token on which the loss does not depend is missing: padding, and the last token of a sequence
+    that a causal model is trained on.
+
+    Args:
+        task: task with a model that has ``get_input_embeddings``, as those of transformers do.
+        grads: one gradient, leaf ``[1, *p]``.
+        floor: shortest row of the gradient that counts, as a share of the longest; above 0 for a
+            gradient with noise.
+
+    Raises:
+        InputError: the embedding has no gradient here, it is tied to the output layer, or all its
+            rows have a gradient.
+    """
+    name, embedding = embedding_name(task.model), embedding_of(task.model)
+    require(
+        name in grads,
+        f"{name!r} has no gradient: the embedding is frozen, as with adapters; use dager, "
+        "which reads the attention layers",
+    )
+    shared = [
+        other
+        for other, one in task.model.named_parameters(remove_duplicate=False)
+        if other != name and one is embedding
+    ]
+    require(
+        not shared,
+        f"{name!r} is tied to {shared[0] if shared else ''!r}, whose outputs give every row a "
+        "gradient; use dager",
+    )
+    lengths = grads[name][0].double().norm(dim=1)
+    found = (lengths > floor * lengths.max()).nonzero().flatten()
+    require(
+        len(found) < len(lengths),
+        f"all {len(lengths)} rows of {name!r} have a gradient, as with noise; raise floor",
+    )
+    return tuple(found.tolist())

@@ -1,4 +1,4 @@
-"""What was recovered of a text, and how much of it is true."""
+"""Recovered text, and its score against the true text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,23 +9,22 @@ from scipy.optimize import linear_sum_assignment
 from leakgauge.core.checks import require
 
 CONFIRMED = 1e-3
-"""The recovered batch has the observed gradient, up to this relative distance."""
+"""Largest relative distance of a confirmed batch's gradient from the observed one."""
 
 
 @dataclass(frozen=True)
 class RecoveredText:
-    """Sequences that were read from one gradient; no figure in it knows the truth.
+    """Sequences that were read from one gradient, without knowledge of the truth.
 
     Attributes:
-        sequences: tokens of each sequence, each found once, however often it is in the batch. A
-            token that could not be read is -1.
+        sequences: tokens of each distinct sequence. A token that could not be read is -1.
         candidates: the tokens that pass the first check, by position.
         ranks: dimensions of the span of the first and the second layer's inputs.
-        distance: the largest distance of a token of ``sequences`` from the spans, of 1.
+        distance: largest relative distance of a token of ``sequences`` from the spans.
         residual: distance of the gradient of ``sequences`` from the observed one, relative to the
             latter; None where it was not computed.
-        allowed: the residual of the true batch is below this.
-        stopped: why something is missing, in one line; empty where nothing is known to be.
+        allowed: largest residual that the true batch can have.
+        stopped: one line that says why something is missing; empty if nothing is known to be.
     """
 
     sequences: tuple[tuple[int, ...], ...] = ()
@@ -44,7 +43,7 @@ class RecoveredText:
 
 @dataclass(frozen=True)
 class TextScore:
-    """How much of a batch was recovered.
+    """Shares of a batch that were recovered.
 
     Attributes:
         tokens: share of the true tokens that were found at their place.
@@ -62,7 +61,7 @@ class TextScore:
 def score_text(
     found: Sequence[Sequence[int]], truth: Sequence[Sequence[int]], *, skip: int | None = None
 ) -> TextScore:
-    """Return how much of the true sequences was found; for scoring only.
+    """Return the shares of true tokens and sequences that were found; for scoring only.
 
     Each true sequence is compared with one found sequence; the pairs are those with the most equal
     tokens in all. A sequence that was found once counts for each of its copies.
@@ -70,17 +69,17 @@ def score_text(
     Args:
         found: token sequences, as in ``RecoveredText.sequences``.
         truth: the sequences of the batch.
-        skip: the token of padding, which does not count at the end of a true sequence.
+        skip: the token of padding, which is ignored at the end of a true sequence.
 
     Raises:
-        InputError: there is no true token.
+        InputError: the true sequences have no tokens.
 
     >>> score_text([[1, 2, 3], [4, 5, 0]], [[4, 5, 6], [1, 2, 3]])
     TextScore(tokens=0.8333333333333334, sequences=0.5, by_position=(1.0, 1.0, 0.5), n=6)
     """
     real = [_without_end(tuple(int(token) for token in one), skip) for one in truth]
     lengths = [len(one) for one in real]
-    require(sum(lengths) > 0, "there is no true token to compare with")
+    require(sum(lengths) > 0, "the true sequences have no tokens to compare with")
     distinct = sorted(set(real))
     copies = np.array([real.count(one) for one in distinct])
     equal = np.zeros((len(distinct), max(len(found), len(distinct))))

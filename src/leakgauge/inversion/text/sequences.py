@@ -14,15 +14,20 @@ from leakgauge.gradients.probing import private, trainable
 from leakgauge.inversion.text.endings import complete
 from leakgauge.inversion.text.layers import (
     AttentionLayer,
+    Span,
     attention_layers,
-    embedding_name,
+    dimensions,
+    embedding_of,
     inputs_of,
 )
 from leakgauge.inversion.text.recovered import CONFIRMED, RecoveredText
-from leakgauge.inversion.text.spans import Span, dimensions
 
 TOLERANCE = 1e-3
-"""A vector is in a span whose distance, relative to its length, is below this."""
+"""Largest distance of a vector from a span that counts as inside, relative to its length."""
+
+
+MOST = 65_536
+"""Largest number of sequences that are tried at once by default."""
 
 
 def dager(
@@ -34,34 +39,33 @@ def dager(
     labels: Tensor | None = None,
     tolerance: float = TOLERANCE,
     noise: float = 0.0,
-    most: int = 65_536,
+    most: int = MOST,
     padding: int | None = None,
 ) -> RecoveredText:
     """Return the token sequences of a batch, by DAGER's two span checks.
 
-    The gradient of an attention layer's maps spans the layer's inputs. The first check asks of
-    each token, at each position, whether its embedding is in the span of the first layer. The
-    second one asks of sequences of these tokens whether their inputs of the second layer are in
-    its span: of a causal model prefix by prefix, of another for all combinations.
+    The gradient of an attention layer's maps spans the layer's inputs. The first check tests each
+    token, at each position: is its embedding in the span of the first layer? The second check tests
+    sequences of these tokens: are their inputs of the second layer in its span? A causal model is
+    tested prefix by prefix, any other model for all combinations.
 
-    A model with an output layer over tokens is taken to be trained on the next token: its last
-    tokens reach no attention layer, and come from the output layer. The result is then checked:
-    its own gradient must be the observed one. So it is for a model of classes with ``labels``.
+    A model with an output layer over tokens is assumed to be trained on the next token: its last
+    tokens reach no attention layer, and come from the output layer. The result is then confirmed if
+    its own gradient is the observed one. A model of classes needs ``labels`` for this.
 
-    The gradients of adapters (LoRA) are read, too: that of the first half spans inputs, of which
-    it has no more dimensions than the adapter has ranks; that of the second half spans what the
-    first half makes of the inputs.
+    The gradients of adapters (LoRA) are read, too. That of the first half spans the inputs, in no
+    more dimensions than the adapter's rank; that of the second half spans the first half's outputs.
 
     Args:
-        task: its model is of transformers, as from ``integrations.hugging_face_task``.
+        task: task with a model of transformers, as from ``integrations.hugging_face_task``.
         params: all trainable parameters by name, where the gradient was taken.
         grads: one gradient of the mean loss of a batch, leaf ``[1, *p]``.
         length: the largest number of tokens in a sequence.
         labels: classes ``[B]`` int64, if the attacker knows them; to check the result.
         tolerance: largest distance from a span, relative to a vector's length.
         noise: standard deviation of the noise in each entry, if the attacker knows of any.
-        most: largest number of sequences that are tried at once.
-        padding: a token that is not looked for.
+        most: largest number of sequences to try at once.
+        padding: token to ignore.
 
     Raises:
         InputError: the model or its gradients do not fit, or are not finite.
@@ -103,7 +107,7 @@ class _Search:
     most: int
 
     def run(self, length: int, padding: int | None) -> RecoveredText:
-        vocabulary = _embedding(self.model)
+        vocabulary = embedding_of(self.model)
         device = vocabulary.device
         tokens = torch.arange(len(vocabulary), device=device)
         spans, stopped = self.usable(tokens, length)
@@ -124,7 +128,7 @@ class _Search:
         return replace(found, sequences=named, stopped=stopped, distance=own.worst(named, device))
 
     def usable(self, tokens: Tensor, length: int) -> tuple[tuple[list[Span], list[Span]], str]:
-        """Return the spans that leave room outside, and why there are none."""
+        """Return the spans that exclude some inputs, and the reason if a layer has none."""
         kept: list[list[Span]] = []
         for number, (layer, spans) in enumerate(zip(self.layers, self.spans, strict=True), 1):
             if not spans:
@@ -158,7 +162,7 @@ class _Search:
         return torch.stack(found).amax(dim=0)
 
     def first(self, tokens: Tensor, length: int, padding: int | None) -> list[list[int]]:
-        """Return the tokens that pass the first check, by position, up to where none does."""
+        """Return the tokens that pass the first check, up to the first position without any."""
         places = [
             self.inside(0, inputs_of(self.model, self.layers[0], part[:, None].expand(-1, length)))
             for part in torch.split(tokens, max(1, 2**22 // (length * _width(self.model))))
@@ -170,13 +174,13 @@ class _Search:
         return list(itertools.takewhile(bool, by_position))
 
     def is_causal(self, tokens: Tensor) -> bool:
-        """Return whether a token leaves the inputs of earlier positions as they are, on trial."""
+        """Return whether a token leaves the inputs of earlier positions unchanged, by a trial."""
         pair = torch.stack([tokens[[1, 1]], tokens[[1, 2]]])
         one, other = inputs_of(self.model, self.layers[1], pair)[:, 0]
         return torch.allclose(one, other, rtol=1e-4, atol=1e-6)
 
     def by_prefix(self, passed: list[list[int]]) -> tuple[list[list[int]], str]:
-        """Return the sequences whose every prefix passes the second check."""
+        """Return the longest sequences with prefixes that all pass the second check."""
         device = next(self.model.parameters()).device
         prefixes = torch.zeros(1, 0, dtype=torch.int64, device=device)
         found: list[list[int]] = []
@@ -201,10 +205,7 @@ class _Search:
         return _explained(found + prefixes.tolist()), ""
 
     def by_product(self, passed: list[list[int]]) -> tuple[list[list[int]], str]:
-        """Return the sequences, of all combinations, whose every token passes the second check.
-
-        The length is that of the longest sequences that pass.
-        """
+        """Return the longest combinations of tokens that pass the second check at each position."""
         device = next(self.model.parameters()).device
         found: list[list[int]] = []
         for stop in range(len(passed), 0, -1):
@@ -253,7 +254,7 @@ class _Search:
 
 
 def _chosen(spans: list[Span]) -> list[Span]:
-    """The spans to check by: those of the inputs themselves, unless these may lack dimensions.
+    """Return the spans to check: those of the inputs themselves, unless these may lack dimensions.
 
     The second halves of adapters show the inputs through the first halves. That of the queries
     lacks the first token, whose attention is fixed, so the one with the most dimensions counts.
@@ -265,7 +266,7 @@ def _chosen(spans: list[Span]) -> list[Span]:
 
 
 def _explained(rows: list[list[int]]) -> list[list[int]]:
-    """The sequences without repetitions of a token that begins another one.
+    """Return the sequences without repetitions of a token that begins another one.
 
     Without positions in its embedding, a model gives a repeated first token the same inputs.
     """
@@ -273,18 +274,13 @@ def _explained(rows: list[list[int]]) -> list[list[int]]:
     return [row for row in rows if len(set(row)) > 1 or row[0] not in begun]
 
 
-def _embedding(model: nn.Module) -> Tensor:
-    """The embedding of each token ``[V, d]``."""
-    return dict(model.named_parameters(remove_duplicate=False))[embedding_name(model)]
-
-
 def _width(model: nn.Module) -> int:
-    return _embedding(model).shape[1]
+    return embedding_of(model).shape[1]
 
 
 def _check(grads: Grads, known: Params) -> None:
     for name, value in grads.items():
-        require(name in known, f"{name!r} has a gradient, but is no trainable parameter")
+        require(name in known, f"{name!r} has a gradient, but is not a trainable parameter")
         require(
             list(value.shape) == [1, *known[name].shape],
             f"the gradient of {name!r} is {list(value.shape)}; expected "

@@ -12,16 +12,10 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import derive, stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.inversion import (
-    Client,
-    default_lpips,
-    infer_labels,
-    psnr,
-    reconstruct,
-    send,
-    ssim,
-)
-from leakgauge.inversion.metrics.similarity import SSIM_WINDOW
+from leakgauge.inversion import default_lpips, infer_labels
+from leakgauge.inversion.attack import attack
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates
+from leakgauge.inversion.scoring import Baselines, Scorer, range_of, to_unit
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import mean_estimate
 from leakgauge.tokens.checking import attack_of
@@ -30,6 +24,7 @@ from leakgauge.tokens.run.measuring import CheckpointFigure
 from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
 from leakgauge.tokens.run.training import ModelCheckpoint
 from leakgauge.tokens.words import QUESTION
+from leakgauge.training.client import Client, send
 
 if TYPE_CHECKING:
     from leakgauge.tokens.spec import TimelineSpec
@@ -61,27 +56,25 @@ def _figures(
     x, y = private.x[:, None], private.y[:, None]
     client = Client(defense=defense_of(spec, at.defense))
     sent = send(task, params, x, y, client, seed=derive(spec.seed, QUESTION, "sent")).grads
-    low, high = (edge(public.x) for edge in (_lowest, _highest))
-    settings = attack_of(spec)
-    labels, how = (
-        (None, SEARCHED) if settings.joint_labels else _labels(spec, task, params, sent, y)
-    )
-    found = reconstruct(
+    low, high = range_of(public.x)
+    method = attack_of(spec)
+    labels, how = (None, SEARCHED) if method.finds_labels else _labels(task, params, sent, y)
+    found = attack(
         task,
-        params,
-        sent,
-        settings,
-        shape=(1, *x.shape[2:]),
-        seed=derive(spec.seed, QUESTION, "attack"),
-        labels=labels,
-        low=low,
-        high=high,
+        ObservedUpdates(params, sent, (1, *x.shape[2:])),
+        method,
+        Knowledge(low, high, labels),
+        AttackOptions(derive(spec.seed, QUESTION, "attack")),
     )
-    truth = _pixels(private.x, low, high)
-    guess = _pixels(public.x.mean(0), low, high).expand_as(truth)
-    scores = _scores(_pixels(found.x[:, 0].detach(), low, high), truth)
-    chances = _scores(guess.contiguous(), truth)
-    details = {"labels": how, "iterations": str(settings.iterations)}
+    scorer = Scorer(
+        lambda images: to_unit(images, low, high).clamp(0, 1),
+        lpips=default_lpips(),
+        metrics=(PSNR, MSE, SSIM, LPIPS),
+    )
+    scores = scorer.scores(found.x[:, 0], private.x)
+    guess = Baselines(public, public.x.mean(0)).mean.expand_as(private.x)
+    chances = scorer.scores(guess.contiguous(), private.x)
+    details = {"labels": how, "iterations": str(method.iterations)}
     return [
         CheckpointFigure(name, _mean(values), float(chances[name].mean()), spec.attack, details)
         for name, values in scores.items()
@@ -89,9 +82,7 @@ def _figures(
     ]
 
 
-def _labels(
-    spec: TimelineSpec, task: Task, params: Params, sent: Grads, y: Tensor
-) -> tuple[Tensor, str]:
+def _labels(task: Task, params: Params, sent: Grads, y: Tensor) -> tuple[Tensor, str]:
     """Return the labels that the attacker reads off the gradient; the true ones where it cannot."""
     try:
         return infer_labels(task, params, sent, 1).labels, READ_OFF
@@ -99,30 +90,6 @@ def _labels(
         return y, GRANTED
 
 
-def _scores(images: Tensor, truth: Tensor) -> dict[str, Tensor]:
-    """Return the scores of images ``[n, c, h, w]``, pixels from 0 to 1, of each one ``[n]``."""
-    error = (images.double() - truth.double()).square().flatten(1).mean(1)
-    scores = {PSNR: psnr(images, truth), MSE: error}
-    if min(truth.shape[2:]) >= SSIM_WINDOW:
-        scores[SSIM] = ssim(images, truth)
-    lpips = default_lpips()
-    return scores if lpips is None else {**scores, LPIPS: lpips(images, truth).double()}
-
-
 def _mean(values: Tensor) -> Estimate:
     estimate = mean_estimate(values.detach().cpu().double().numpy())
     return replace(estimate, n=len(values))
-
-
-def _lowest(x: Tensor) -> Tensor:
-    """Return the lowest value of each channel of public images ``[c, 1, 1]``: black."""
-    return x.amin(dim=(0, 2, 3))[:, None, None]
-
-
-def _highest(x: Tensor) -> Tensor:
-    return x.amax(dim=(0, 2, 3))[:, None, None]
-
-
-def _pixels(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    span = torch.where(high > low, high - low, 1.0)
-    return ((x - low) / span).clamp(0, 1)

@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from leakgauge.core.checks import InputError
+from leakgauge.inversion.checking import check
 from leakgauge.inversion.run import over_epochs
-from leakgauge.inversion.run.attempt import Attempt, Rules, attempts_of
-from leakgauge.inversion.run.rebuild import rebuild
-from leakgauge.inversion.run.rounds import play_epochs
+from leakgauge.inversion.run.attempt import Attempt, EpochRules, attempts_of
+from leakgauge.inversion.run.measuring import measurements_of
+from leakgauge.inversion.run.over_epochs import run_epochs
+from leakgauge.inversion.run.preparing import prepare
+from leakgauge.inversion.run.running import rebuild
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
-from leakgauge.inversion.run.scoring import measurements_of
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.spec import make_spec
@@ -22,13 +24,13 @@ def spec_of(**settings: Any) -> InversionSpec:
     common = {"data": "pictures", "images": 4, "net": "lenet", "iterations": 3, "epochs": 2}
     spec = make_spec(InversionSpec, {**common, "method": "agic", **settings})
     assert isinstance(spec, InversionSpec)
-    spec.check()
+    check(spec)
     return spec
 
 
 def staged(**settings: Any) -> tuple[Scenario, Attempt]:
     source = pictures()
-    resolved = spec_of(**settings).resolve(source)
+    resolved = prepare(spec_of(**settings), source).spec
     (attempt,) = attempts_of(resolved)
     return scenario_of(source, resolved), attempt
 
@@ -36,17 +38,20 @@ def staged(**settings: Any) -> tuple[Scenario, Attempt]:
 @pytest.mark.parametrize(
     ("settings", "rules"),
     [
-        ({}, Rules("greedy", "per-sample", 0.1)),
-        ({"method": "agic:lr=0.2"}, Rules("greedy", "per-sample", 0.1)),
-        ({"method": "leakgauge"}, Rules("gradients", "all", 1.0)),
-        ({"joint": "all"}, Rules("greedy", "all", 1.0)),
-        ({"method": "leakgauge", "joint": "per-sample"}, Rules("gradients", "per-sample", 0.1)),
-        ({"joint": "all", "gamma": 0.1}, Rules("greedy", "all", 0.1)),
-        ({"matching": "optimal", "gamma": 0.5}, Rules("optimal", "per-sample", 0.5)),
+        ({}, EpochRules("greedy", "per-sample", 0.1)),
+        ({"method": "agic:lr=0.2"}, EpochRules("greedy", "per-sample", 0.1)),
+        ({"method": "leakgauge"}, EpochRules("gradients", "all", 1.0)),
+        ({"joint": "all"}, EpochRules("greedy", "all", 1.0)),
+        (
+            {"method": "leakgauge", "joint": "per-sample"},
+            EpochRules("gradients", "per-sample", 0.1),
+        ),
+        ({"joint": "all", "gamma": 0.1}, EpochRules("greedy", "all", 0.1)),
+        ({"matching": "optimal", "gamma": 0.5}, EpochRules("optimal", "per-sample", 0.5)),
     ],
 )
 def test_the_rules_are_the_paper_s_for_agic_and_ours_for_others(
-    settings: dict[str, Any], rules: Rules
+    settings: dict[str, Any], rules: EpochRules
 ) -> None:
     _, attempt = staged(**settings)
     assert attempt.rules == rules
@@ -55,10 +60,10 @@ def test_the_rules_are_the_paper_s_for_agic_and_ours_for_others(
 
 
 def test_a_rule_stays_open_where_methods_differ_in_it() -> None:
-    spec = spec_of(method=("agic", "leakgauge")).resolve(pictures())
+    spec = prepare(spec_of(method=("agic", "leakgauge")), pictures()).spec
     assert (spec.matching, spec.joint, spec.gamma) == (None, None, None)
     assert [one.rules.joint for one in attempts_of(spec)] == ["per-sample", "all"]
-    assert spec.resolve(pictures()) == spec
+    assert prepare(spec, pictures()).spec == spec
 
 
 @pytest.mark.parametrize(
@@ -76,7 +81,7 @@ def test_the_rate_of_the_server(settings: dict[str, Any], rate: float) -> None:
 def test_averaging_gives_the_client_s_own_weights() -> None:
     """FedAvg of one client: the next update starts where the client's two steps ended."""
     scenario, attempt = staged(local_steps=2, local_lr=0.25, labels="known")
-    (first, _) = play_epochs(scenario, attempt, None, None, Checkpoint(None))
+    (first, _) = run_epochs(scenario, attempt, None, None, Checkpoint(None))
     now = dict(scenario.params)
     for step in range(2):
         leaves = {name: leaf.clone().requires_grad_() for name, leaf in now.items()}
@@ -90,7 +95,7 @@ def test_averaging_gives_the_client_s_own_weights() -> None:
 
 @pytest.mark.parametrize("joint", ["per-sample", "all"])
 @pytest.mark.parametrize("labels", ["known", "gradinversion"])
-def test_fedavg_over_two_epochs_plays(joint: str, labels: str) -> None:
+def test_fedavg_over_two_epochs_runs(joint: str, labels: str) -> None:
     """Table III: four local steps; updates of both epochs are known to have the same records."""
     settings = {"images": 8, "local_steps": 4, "joint": joint, "labels": labels, "draw": "random"}
     granted = {"same_batches": True, "matching": "known", "server_lr": 0.1}
@@ -114,7 +119,7 @@ def test_the_known_matching_is_the_true_one(monkeypatch: pytest.MonkeyPatch) -> 
     original = over_epochs.per_sample_reconstruct
     monkeypatch.setattr(over_epochs, "per_sample_reconstruct", joint)
     scenario, attempt = staged(matching="known", labels="known", batch_size=2)
-    singles = play_epochs(scenario, attempt, None, None, Checkpoint(None))
+    singles = run_epochs(scenario, attempt, None, None, Checkpoint(None))
     rebuild(scenario, attempt)
     for number, one in enumerate(singles):
         assert torch.equal(plans[0].members[number], one.order)
@@ -123,18 +128,18 @@ def test_the_known_matching_is_the_true_one(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_later_epochs_keep_labels_apart_and_same_batches_keep_records() -> None:
     scenario, attempt = staged(images=12, batch_size=3, iterations=1, epochs=3)
-    for one in play_epochs(scenario, attempt, None, None, Checkpoint(None)):
+    for one in run_epochs(scenario, attempt, None, None, Checkpoint(None)):
         assert all(len(set(scenario.y[held].tolist())) == 3 for held in one.order)
     scenario, attempt = staged(batch_size=2, same_batches=True, iterations=1)
-    one, other = play_epochs(scenario, attempt, None, None, Checkpoint(None))
+    one, other = run_epochs(scenario, attempt, None, None, Checkpoint(None))
     assert torch.equal(one.order, other.order)
 
 
 def test_rough_images_come_from_a_shorter_search() -> None:
     scenario, attempt = staged(images=2, iterations=30, rough_iterations=1)
-    (one, _) = play_epochs(scenario, attempt, None, None, Checkpoint(None))
+    (one, _) = run_epochs(scenario, attempt, None, None, Checkpoint(None))
     long = staged(images=2, iterations=30)
-    (other, _) = play_epochs(*long, None, None, Checkpoint(None))
+    (other, _) = run_epochs(*long, None, None, Checkpoint(None))
     assert not torch.equal(one.rough, other.rough)
     assert torch.equal(one.scores["psnr"], other.scores["psnr"])
 
@@ -173,11 +178,11 @@ def test_a_head_of_more_classes() -> None:
     for classes, labels in ((1000, {0, 10, 20}), (7, {0, 1, 2})):
         spec = spec_of(classes=classes, epochs=1, draw="first")
         one = type(source)("pictures", frame, source.pixels, None, "0" * 64)
-        scenario = scenario_of(one, spec.resolve(one))
+        scenario = scenario_of(one, prepare(spec, one).spec)
         assert scenario.task.model(scenario.x).shape == (4, classes)
         assert set(scenario.y.tolist()) == labels
     with pytest.raises(InputError, match="--classes is 2, and the data have 3"):
-        spec_of(classes=2, epochs=1).resolve(source)
+        prepare(spec_of(classes=2, epochs=1), source)
 
 
 @pytest.mark.parametrize(

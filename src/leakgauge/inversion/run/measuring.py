@@ -1,82 +1,51 @@
-"""Scores of rebuilt records against the true ones, and the measurements made of them."""
+"""The measurements of an attempt, made of the scores of its records."""
 
 import math
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
+from leakgauge.core.knowledge import STATIC
 from leakgauge.core.versions import versions
-from leakgauge.data.decode import column_hits
-from leakgauge.inversion.metrics.lpips import Lpips
-from leakgauge.inversion.metrics.similarity import SSIM_WINDOW, align_to_truth, psnr, ssim
-from leakgauge.inversion.metrics.table import (
-    COLUMNS,
-    GAIN,
-    LABEL_ACCURACY,
-    LOSS,
-    LPIPS,
-    METRICS,
-    PSNR,
-    SSIM,
-)
+from leakgauge.inversion.methods import Method
+from leakgauge.inversion.metrics.similarity import psnr
+from leakgauge.inversion.metrics.table import GAIN, LABEL_ACCURACY, LOSS, METRICS, PSNR
+from leakgauge.inversion.observed import Reconstruction
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Curve, Rebuilt
+from leakgauge.inversion.run.received import Received
 from leakgauge.inversion.run.scenario import Scenario
-from leakgauge.inversion.search.targets import Reconstruction
-from leakgauge.inversion.words import EXACT, KNOWN, NAME
+from leakgauge.inversion.scoring import in_true_order
+from leakgauge.inversion.spec import InversionSpec
+from leakgauge.inversion.words import KNOWN, NAME
 from leakgauge.results.measurements import ACCUMULATED, SECONDS, Estimate, Measurement
 from leakgauge.results.metrics import metric_named
 from leakgauge.results.statistics import mean_estimate, share_estimate
+from leakgauge.runs.spec import NONE
 
 SNAPSHOTS = 25
 """Points of the curve of PSNR."""
-
-
-def in_true_order(x: Tensor, truth: Tensor) -> Tensor:
-    """Return rebuilt batches ``[T, B, ...]`` in the order of the truth, ``[T * B, ...]``."""
-    pairs = zip(x, truth, strict=True)
-    return torch.cat([batch[align_to_truth(batch, real)] for batch, real in pairs])
-
-
-def in_units_of_scores(scenario: Scenario, x: Tensor) -> Tensor:
-    """Return records as they are scored: pixels from 0 to 1, or encoded rows."""
-    return x.detach() if scenario.pixels is None else scenario.pixels.decode(x.detach())
-
-
-def scores_of(
-    scenario: Scenario, x: Tensor, truth: Tensor, lpips: Lpips | None
-) -> dict[str, Tensor]:
-    """Return the scores of records ``x [N, ...]``: by metric, of each record ``[N]``."""
-    if scenario.schema is not None:
-        hits = column_hits(x, truth, scenario.schema)
-        each = {f"{COLUMNS}: {name}": torch.tensor(hit).double() for name, hit in hits.items()}
-        return {COLUMNS: torch.stack(list(each.values())).mean(dim=0), **each}
-    pair = in_units_of_scores(scenario, x), in_units_of_scores(scenario, truth)
-    scores = {PSNR: psnr(*pair)}
-    if min(pair[0].shape[2:]) >= SSIM_WINDOW:
-        scores[SSIM] = ssim(*pair)
-    return scores if lpips is None else {**scores, LPIPS: lpips(*pair).double()}
 
 
 def curves_of(scenario: Scenario, search: Reconstruction, truth: Tensor) -> dict[str, Curve]:
     """Return the loss and, for images, PSNR over the iterations, means over the targets.
 
     Args:
-        scenario: what is attacked.
-        search: of the records of ``truth`` in its order, however many targets it has.
+        scenario: private records, network and public records.
+        search: result on the records of ``truth``, in its order, with any number of targets.
         truth: records of the updates ``[T, B, ...]``; those of an update come in any order.
     """
+    if not search.losses.numel():
+        return {}
+    scorer = scenario.scorer()
     losses = zip(search.steps.tolist(), search.losses.mean(dim=0).tolist(), strict=True)
     # A search that ran off to infinity has points without a value.
     curves = {LOSS: tuple((float(at), value) for at, value in losses if math.isfinite(value))}
     if scenario.pixels is not None and search.snapshots.numel():
         values = [
             psnr(
-                in_units_of_scores(
-                    scenario, in_true_order(search.snapshots[:, at].reshape(truth.shape), truth)
-                ),
-                in_units_of_scores(scenario, truth.flatten(0, 1)),
+                scorer.in_units(in_true_order(search.snapshots[:, at].reshape(truth.shape), truth)),
+                scorer.in_units(truth.flatten(0, 1)),
             ).mean()
             for at in range(search.snapshots.shape[1])
         ]
@@ -89,7 +58,7 @@ def curves_of(scenario: Scenario, search: Reconstruction, truth: Tensor) -> dict
 
 def chance_of(scenario: Scenario) -> dict[str, float]:
     """Return by metric the mean score of a guess that uses no gradient."""
-    scores = scores_of(scenario, scenario.guess.expand_as(scenario.x), scenario.x, None)
+    scores = scenario.scorer().scores(scenario.guess.expand_as(scenario.x), scenario.x)
     return {name: float(values.mean()) for name, values in scores.items()}
 
 
@@ -101,7 +70,7 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
     Args:
         attempt: the attempt.
         data: name of the data.
-        rebuilt: from ``rebuild``.
+        rebuilt: its records and scores.
     """
     sets: list[tuple[int | str, Mapping[str, Tensor]]] = [
         (ACCUMULATED, rebuilt.scores),
@@ -144,13 +113,41 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
     ]
 
 
-def iterations_of(attempt: Attempt) -> int:
-    """Return the iterations of an attempt's search; 0 for exact recovery."""
-    return 0 if attempt.is_exact else attempt.settings.iterations
+def measurement_of_update(
+    received: Received, spec: InversionSpec, method: Method, name: str
+) -> Measurement:
+    """Return the one figure that exists without true records: the loss.
+
+    Args:
+        received: the rebuilt records.
+        spec: settings of the question.
+        method: the attack.
+        name: name of the update.
+    """
+    loss = received.loss
+    return Measurement(
+        question=NAME,
+        game=NAME,
+        dataset=name,
+        label="",
+        secret="records",
+        defense=NONE,
+        knowledge=STATIC,
+        adversary=spec.method[0],
+        metric=LOSS,
+        round=ACCUMULATED,
+        seed=spec.seed,
+        estimate=Estimate(loss, loss, loss, len(received.x)),
+        chance=0.0,
+        curve=received.curve,
+        details={"settings": method.described, "labels": spec.labels},
+        versions=versions(),
+        seconds=received.seconds_per_iteration * max(method.iterations, 1),
+    )
 
 
 def _seconds(attempt: Attempt, rebuilt: Rebuilt) -> float:
-    return rebuilt.seconds_per_iteration * max(iterations_of(attempt), 1)
+    return rebuilt.seconds_per_iteration * max(attempt.attack.iterations, 1)
 
 
 def _estimate(attempt: Attempt, name: str, values: Tensor) -> Estimate:
@@ -188,7 +185,7 @@ def _measurement(
         chance=chance,
         curve=curve,
         details={
-            "settings": EXACT if attempt.is_exact else repr(attempt.settings),
+            "settings": attempt.attack.described,
             "labels": attempt.spec.labels,
             **({"rung": attempt.rung} if attempt.rung else {}),
             **({} if attempt.spec.epochs == 1 else attempt.rules.words),

@@ -1,0 +1,194 @@
+"""Files for the report besides the measurements: facts of attempts, and private records."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.files import read_text, write_text
+from leakgauge.core.types import Schema
+from leakgauge.data.decode import column_hits, decode
+from leakgauge.inversion.metrics.table import (
+    COLUMNS,
+    LPIPS,
+    PSNR,
+    SEQUENCES,
+    SSIM,
+    TOKEN_ACCURACY,
+)
+from leakgauge.inversion.run.attempt import Attempt
+from leakgauge.inversion.run.rebuilt import Rebuilt
+from leakgauge.results.measurements import PICTURES_FILE, ROWS_FILE
+from leakgauge.results.statistics import mean_estimate
+
+FACTS_FILE = "attempts.json"
+
+EACH_RECORD = (PSNR, SSIM, LPIPS, COLUMNS, TOKEN_ACCURACY, SEQUENCES)
+"""Metrics that are kept for each single record."""
+
+MOST_RECORDS = 64
+"""Records that are kept for the report, at most."""
+
+MOST_PIXELS = 500_000
+"""Pixels of all kept images of one attempt, at most."""
+
+TRUTH = "truth"
+
+
+def keep_records(folder: Path, schema: Schema | None, rebuilt: Sequence[Rebuilt]) -> None:
+    """Write the true records and those of each attempt.
+
+    Images go to ``pictures.safetensors``: uint8 ``[n, c, h, w]`` by the names ``"truth"``, ``"0"``,
+    ``"1"``, ... in the order of the attempts. Rows of tables, and token sequences by position, go
+    to ``rows.json`` by the same names: the text of each column for each true record; in an attempt,
+    pairs of text and whether it is right.
+
+    Args:
+        folder: for the files.
+        schema: columns of a table; None for images.
+        rebuilt: records of the attempts.
+    """
+    if not rebuilt[0].truth.is_floating_point():
+        _keep_tokens(folder, rebuilt)
+    elif schema is None:
+        _keep_pictures(folder, rebuilt)
+    else:
+        _keep_rows(folder, schema, rebuilt)
+
+
+def _keep_pictures(folder: Path, rebuilt: Sequence[Rebuilt]) -> None:
+    truth = rebuilt[0].truth
+    count = _picture_count(truth)
+    parts = {TRUTH: truth, **{str(at): one.x for at, one in enumerate(rebuilt)}}
+    save_file({name: _bytes(x[:count]) for name, x in parts.items()}, folder / PICTURES_FILE)
+
+
+def _keep_rows(folder: Path, schema: Schema, rebuilt: Sequence[Rebuilt]) -> None:
+    truth = rebuilt[0].truth[:MOST_RECORDS]
+    rows: dict[str, Any] = {TRUTH: _texts(truth, schema)}
+    for at, one in enumerate(rebuilt):
+        x = one.x[:MOST_RECORDS]
+        hits = column_hits(x, truth, schema)
+        rows[str(at)] = [
+            {name: (text, bool(hits[name][row])) for name, text in texts.items()}
+            for row, texts in enumerate(_texts(x, schema))
+        ]
+    write_text(folder / ROWS_FILE, json.dumps(rows))
+
+
+def _keep_tokens(folder: Path, rebuilt: Sequence[Rebuilt]) -> None:
+    truth = rebuilt[0].truth[:MOST_RECORDS].tolist()
+    rows: dict[str, Any] = {TRUTH: [_positions(list(map(str, one))) for one in truth]}
+    for at, one in enumerate(rebuilt):
+        rows[str(at)] = [
+            _positions(
+                [
+                    ("?" if token < 0 else str(token), token == real)
+                    for token, real in zip(found, true, strict=True)
+                ]
+            )
+            for found, true in zip(one.x[:MOST_RECORDS].tolist(), truth, strict=True)
+        ]
+    write_text(folder / ROWS_FILE, json.dumps(rows))
+
+
+def _positions(values: list[Any]) -> dict[str, Any]:
+    return {f"token {at}": value for at, value in enumerate(values, start=1)}
+
+
+def _picture_count(images: Tensor) -> int:
+    """Return how many images ``[n, c, h, w]`` a page of a few MB can hold."""
+    return min(MOST_RECORDS, max(1, MOST_PIXELS // images[0, 0].numel()))
+
+
+def _texts(x: Tensor, schema: Schema) -> list[dict[str, str]]:
+    """Return the columns of encoded records ``[n, D]`` as a reader writes them."""
+    rows = decode(x, schema).to_dict("records")
+    return [{str(name): _text(value) for name, value in row.items()} for row in rows]
+
+
+def _text(value: Any) -> str:
+    if pd.isna(value):
+        return "(missing)"
+    if not isinstance(value, float):
+        return str(value)
+    # Float32 has about seven digits; more would be the encoding's rounding.
+    return np.format_float_positional(value, precision=6, fractional=False, trim="-")
+
+
+def _bytes(x: Tensor) -> Tensor:
+    return (255 * x).round().clamp(0, 255).to(torch.uint8).cpu().contiguous()
+
+
+def facts_of(attempt: Attempt, rebuilt: Rebuilt) -> dict[str, Any]:
+    """Return the facts of an attempt that its measurements do not hold, as plain values."""
+    return {
+        "iterations": attempt.attack.iterations,
+        "warnings": list(rebuilt.warnings),
+        "chance": dict(rebuilt.chance),
+        "baselines": {
+            name: {
+                metric: _with_interval(values)
+                for metric, values in scores.items()
+                if metric in EACH_RECORD
+            }
+            for name, scores in rebuilt.baselines.items()
+        },
+        "best_guess": rebuilt.best_guess,
+        "rung": attempt.rung,
+        "single_epochs": [
+            float(scores[PSNR].mean()) for scores in rebuilt.rounds.values() if PSNR in scores
+        ],
+        "per_image": [
+            {
+                name: float(rebuilt.scores[name][at])
+                for name in EACH_RECORD
+                if name in rebuilt.scores
+            }
+            for at in range(rebuilt.count)
+        ],
+    }
+
+
+def _with_interval(values: Tensor) -> dict[str, float]:
+    """Return the mean over the records, with its interval."""
+    one = mean_estimate(values.double().numpy())
+    return {"value": one.value, "low": one.low, "high": one.high}
+
+
+def keep_facts(folder: Path, facts: Sequence[dict[str, Any]]) -> None:
+    """Write the facts of each attempt, in their order."""
+    write_text(folder / FACTS_FILE, json.dumps(list(facts)))
+
+
+def read_facts(folder: Path, attempts: int) -> list[dict[str, Any]]:
+    """Read the facts of each attempt.
+
+    Args:
+        folder: folder of the finished question.
+        attempts: number of attempts.
+
+    Raises:
+        InputError: the file is missing, damaged, or of another run.
+    """
+    path = folder / FACTS_FILE
+    try:
+        facts = json.loads(read_text(path))
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged ({error}); run the command again") from error
+    sound = isinstance(facts, list) and all(isinstance(one, dict) for one in facts)
+    require(
+        sound and len(facts) == attempts,
+        f"{path} does not belong to these {attempts} attempts; run the command again",
+    )
+    whole: list[dict[str, Any]] = facts
+    return whole

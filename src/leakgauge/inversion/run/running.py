@@ -1,0 +1,205 @@
+"""Runs the question: every attempt of a spec, or the attack on a received update."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from leakgauge.core.checks import InputError
+from leakgauge.inversion.attack import assumptions, order_warnings, search_progress
+from leakgauge.inversion.labels.inference import label_accuracy
+from leakgauge.inversion.metrics.lpips import NO_WEIGHTS, Lpips
+from leakgauge.inversion.metrics.table import LABEL_ACCURACY
+from leakgauge.inversion.observed import AttackOptions, SearchProgress
+from leakgauge.inversion.run.attempt import Attempt
+from leakgauge.inversion.run.kept import facts_of, keep_facts, keep_records
+from leakgauge.inversion.run.measuring import (
+    SNAPSHOTS,
+    chance_of,
+    curves_of,
+    measurement_of_update,
+    measurements_of,
+)
+from leakgauge.inversion.run.over_epochs import rebuild_over_epochs
+from leakgauge.inversion.run.preparing import InversionPrepared, ReceivedPrepared
+from leakgauge.inversion.run.rebuilt import Rebuilt
+from leakgauge.inversion.run.received import keep_received
+from leakgauge.inversion.run.scenario import Scenario
+from leakgauge.inversion.run.updates import attack_updates, in_updates
+from leakgauge.inversion.scoring import in_true_order
+from leakgauge.runs.checkpoint import Checkpoint
+from leakgauge.runs.question import Answer, Progress
+from leakgauge.runs.work import WorkFolder
+
+Finished = list[tuple[Attempt, Rebuilt]]
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """The finished attempts, why others are missing, and whether the user stopped the run."""
+
+    finished: Finished
+    missing: tuple[str, ...] = ()
+    stopped: bool = False
+
+
+def run(
+    prepared: InversionPrepared | ReceivedPrepared,
+    folder: WorkFolder,
+    progress: Progress,
+    *,
+    workers: int | None = None,
+) -> Answer:
+    """Return the measurements of all attempts.
+
+    Finished attempts are read back from the folder. If the user stops the run, the attempts that
+    are finished make the answer.
+
+    Args:
+        prepared: attempts or an update that can be attacked.
+        folder: keeps finished attempts, and the records for the report.
+        progress: gets iterations, notes and warnings.
+        workers: without effect: torch uses all threads.
+
+    Raises:
+        InputError: the first attempt cannot run, or the search on an update has no finite loss.
+        KeyboardInterrupt: the user stopped it before the first attempt was finished.
+    """
+    if isinstance(prepared, ReceivedPrepared):
+        return _run_received(prepared, folder, progress)
+    described = prepared.described
+    folder.guard(prepared.origin)
+    for note in described.notes:
+        progress.note(note)
+    if prepared.lpips is None and prepared.scenario.pixels is not None:
+        progress.note(NO_WEIGHTS)
+    outcome = _run_attempts(prepared, folder, progress)
+    keep_facts(folder.files, [facts_of(*one) for one in outcome.finished])
+    if not prepared.spec.redact:
+        records = [rebuilt for _, rebuilt in outcome.finished]
+        keep_records(folder.files, prepared.scenario.schema, records)
+    warnings = list(dict.fromkeys(text for _, one in outcome.finished for text in one.warnings))
+    for warning in warnings:
+        progress.warn(warning)
+    measurements = [
+        measurement
+        for attempt, rebuilt in outcome.finished
+        for measurement in measurements_of(attempt, prepared.source.name, rebuilt)
+    ]
+    run = replace(described, warnings=warnings)
+    return Answer(run, measurements, outcome.missing, outcome.stopped)
+
+
+def _run_attempts(prepared: InversionPrepared, folder: WorkFolder, progress: Progress) -> _Outcome:
+    finished: Finished = []
+    missing: list[str] = []
+    for number, attempt in enumerate(prepared.attempts, start=1):
+        name = f"attempt-{number:04d}"
+        try:
+            finished.append((attempt, _rebuilt(name, attempt, prepared, folder, progress)))
+        except InputError as error:
+            if not finished:
+                raise
+            missing.append(f"{attempt.title}: {error}")
+        except KeyboardInterrupt:
+            if not finished:
+                raise
+            missing.append(f"{attempt.title} and the attempts after it: you stopped the run")
+            return _Outcome(finished, tuple(missing), stopped=True)
+    return _Outcome(finished, tuple(missing))
+
+
+def _rebuilt(
+    name: str,
+    attempt: Attempt,
+    prepared: InversionPrepared,
+    folder: WorkFolder,
+    progress: Progress,
+) -> Rebuilt:
+    """Return the attempt's records and scores, from the folder where they are kept."""
+    finished = folder.arrays(name)
+    if finished is not None:
+        return Rebuilt.from_arrays(finished)
+    iterations = attempt.attack.iterations
+    search = search_progress(progress, attempt.title, iterations) if iterations else None
+    redact = attempt.spec.redact
+    rebuilt = rebuild(
+        prepared.scenario,
+        attempt,
+        lpips=prepared.lpips,
+        progress=search,
+        checkpoint=Checkpoint(None if redact else folder, name),  # a state holds records
+    )
+    kept = (rebuilt.redacted() if redact else rebuilt).to_arrays()
+    folder.keep_arrays(name, *kept)
+    folder.forget(name)
+    return Rebuilt.from_arrays(kept)
+
+
+def rebuild(
+    scenario: Scenario,
+    attempt: Attempt,
+    *,
+    lpips: Lpips | None = None,
+    progress: SearchProgress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Rebuilt:
+    """Return what one attempt rebuilds; the truth is used for the scores alone.
+
+    Args:
+        scenario: private records, network and public records.
+        attempt: method, defense and knowledge.
+        lpips: network that scores images too.
+        progress: called at each iteration.
+        checkpoint: keeps the states of its searches.
+
+    Raises:
+        InputError: the method cannot attack this model, or adapts to no such defense.
+    """
+    if attempt.spec.epochs > 1:
+        return rebuild_over_epochs(scenario, attempt, lpips, progress, checkpoint)
+    spec, method = attempt.spec, attempt.attack
+    x, y = (in_updates(values, attempt.client) for values in (scenario.x, scenario.y))
+    options = AttackOptions(
+        spec.seed, snapshots=SNAPSHOTS, progress=progress, checkpoint=checkpoint
+    )
+    sent, found, known = attack_updates(scenario, attempt, scenario.params, x, y, options)
+    scorer, rows = scenario.scorer(lpips), in_true_order(found.x, x)
+    scores = scorer.scores(rows, scenario.x)
+    labels = found.labels if method.traits.uses_labels else None
+    if labels is not None and not y.is_floating_point():
+        scores[LABEL_ACCURACY] = label_accuracy(labels, y)
+    warnings = (*sent.warnings(simulated=attempt.simulates), *found.notes)
+    if method.traits.searches:
+        warnings += order_warnings(spec.labels, method, simulate=spec.simulate)
+        warnings += assumptions(scenario.task, attempt.client, known)
+    return Rebuilt(
+        scorer.in_units(rows),
+        scorer.in_units(scenario.x),
+        scores,
+        curves_of(scenario, found, x),
+        found.seconds_per_iteration,
+        warnings,
+        chance=chance_of(scenario),
+        baselines=scorer.scores_of_guesses(scenario.baselines.guesses(x, labels), scenario.x),
+    )
+
+
+def _run_received(prepared: ReceivedPrepared, folder: WorkFolder, progress: Progress) -> Answer:
+    """Return the loss of the rebuilt records; the records go to the folder unless redacted."""
+    spec, update, described = prepared.spec, prepared.update, prepared.described
+    folder.guard(described)
+    for note in described.notes:
+        progress.note(note)
+    for warning in update.warnings:
+        progress.warn(warning)
+    received = update.rebuild(
+        search_progress(progress, spec.method[0], update.method.iterations),
+        Checkpoint(None if spec.redact else folder, "attempt"),  # a state holds records
+    )
+    if not spec.redact:
+        keep_received(folder.files, received)
+    facts: dict[str, Any] = {"warnings": list(received.warnings)}
+    # Labels are a part of the records.
+    facts["labels"] = None if spec.redact else received.labels.tolist()
+    keep_facts(folder.files, [facts])
+    measurement = measurement_of_update(received, spec, update.method, described.data["name"])
+    return Answer(replace(described, warnings=list(received.warnings)), (measurement,))
