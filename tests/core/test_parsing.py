@@ -4,6 +4,7 @@ import pytest
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.parsing import read
+from leakgauge.inversion.checking import check
 from leakgauge.inversion.methods import method_of
 from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.presets import PRESETS
@@ -67,5 +68,5 @@ def test_settings_of_search_and_layers_are_told_apart() -> None:
 )
 def test_attacks_that_make_no_sense_are_refused(text: str, says: str) -> None:
     with pytest.raises(InputError) as error:
-        InversionSpec(data="cifar10", method=(text,)).check()
+        check(InversionSpec(data="cifar10", method=(text,)))
     assert says in str(error.value)

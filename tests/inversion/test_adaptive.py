@@ -17,7 +17,7 @@ from leakgauge.inversion.search.adaptive import (
     adapted,
     adapted_settings,
 )
-from leakgauge.inversion.search.engine import objective_of
+from leakgauge.inversion.search.layer_weights import objective_of
 from leakgauge.inversion.search.objective import Cosine, Objective, SquaredError
 from leakgauge.inversion.search.presets import preset
 from support.defenses import vib
@@ -272,7 +272,7 @@ def test_faint_noise_is_ignored_and_strong_noise_is_not(text: str, same: str) ->
 def test_zeros_of_a_known_defense_do_not_stretch_layers(text: str) -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2))
     plain = preset("agic")
-    assert objective_of(plain, model).modified
+    assert objective_of(plain.objective, model).modified
     changed = adapted_settings(plain, parse_defense(text, batch_size=1), model).objective
     assert changed.objective.weights == plain.objective.of(model)
     assert not changed.objective.modified

@@ -177,7 +177,9 @@ def test_refused_models(model: nn.Module, message: str) -> None:
 
 def test_a_gradient_that_is_missing_is_refused() -> None:
     task = net()
-    with pytest.raises(InputError, match=r"^there is no gradient of '0.bias', the first layer$"):
+    with pytest.raises(
+        InputError, match=r"^the gradient of '0.bias', the first layer, is missing$"
+    ):
         recover_first_layer(task, params_of(task.model), {"0.weight": ZERO["0.weight"]})
 
 

@@ -283,7 +283,7 @@ REFUSED = [
     (("--method", "agi"), "attack 'agi' is not known; did you mean 'agic'?"),
     (("--net", "slm"), "--net is 'slm'; did you mean 'slim'?"),
     (("--net", "mlp"), "--net is 'mlp', but 'set.npz' holds images"),
-    (("--method", "exact"), "--method exact needs a first linear layer"),
+    (("--method", "exact"), "--method exact needs a table"),
     (("--init", "hee"), "--init is 'hee'; did you mean 'he'?"),
     (("--labels", "guessed"), "--labels is 'guessed'"),
     (("--images", 3, "--batch-size", 2), "--images is 3; expected a multiple of 2"),

@@ -254,7 +254,7 @@ def test_a_large_rate_warns_unless_it_is_simulated(go: Go) -> None:
     words = ("--iterations", 2, "--simulate", "--labels", "known")
     assert told(go, known, *words)["warnings"] == []
     (dealt,) = told(go, far, "--iterations", 2, "--simulate")["warnings"]
-    assert "does not tell at which local step each was used" in dealt
+    assert "does not show the local step that used each" in dealt
     assert told(go, trained(x, y, lr=1e-3, size=1), "--iterations", 2)["warnings"] == []
 
 
@@ -343,7 +343,7 @@ REFUSED: list[tuple[Callable[[], Update], tuple[object, ...], str]] = [
     (one, ("--labels", "guessed"), "--labels is 'guessed'"),
     (one, ("--simulate",), "a gradient of 1 step needs no simulation"),
     (lambda: steps(batch_size=None), ("--simulate",), "does not give its batch size"),
-    (lambda: steps(records=3), ("--simulate",), "no whole passes over 3 records"),
+    (lambda: steps(records=3), ("--simulate",), "not whole passes over 3 records"),
     (one, ("--method", "agci"), "did you mean 'agic'?"),
     (one, ("--method", "exact"), "--method exact is for DATA"),
     (one, ("--method", "agic", "--method", "dlg"), "--method names 2 methods"),

@@ -32,7 +32,7 @@ WITHOUT_DROPOUT = (
 )
 
 _UNORDERED = (
-    "the labels were inferred, which does not tell at which local step each was used: the "
+    "the labels were inferred, which does not show the local step that used each: the "
     "simulation took them in ascending order, which is most likely wrong; leave out --simulate, or "
     "grant the labels with --labels known"
 )

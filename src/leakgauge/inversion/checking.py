@@ -1,4 +1,4 @@
-"""Refuses settings that contradict one another, whatever the data are."""
+"""Refuses contradictory settings, whatever the data are."""
 
 from dataclasses import fields
 
@@ -38,8 +38,8 @@ def check(spec: InversionSpec) -> None:
     """Refuse what is wrong for any data.
 
     Raises:
-        InputError: a value is outside its bounds, a name is unknown, or settings contradict one
-            another.
+        InputError: a value is outside its bounds, a name is unknown, or settings are
+            contradictory.
     """
     check_bounds(spec)
     check_ladder(spec)
@@ -54,7 +54,7 @@ def check_data(spec: InversionSpec) -> None:
     """Refuse settings of clients whose records are known here.
 
     Raises:
-        InputError: settings contradict one another.
+        InputError: settings are contradictory.
     """
     if spec.task is not None:
         _check_text(spec)
@@ -69,7 +69,7 @@ def check_ladder(spec: InversionSpec) -> None:
     """Refuse settings that a ladder makes itself.
 
     Raises:
-        InputError: there are some.
+        InputError: one of them is given.
     """
     if not spec.ladder:
         return
@@ -95,7 +95,7 @@ def check_update(spec: InversionSpec) -> None:
     """Refuse settings that do not go with the update of a real client.
 
     Raises:
-        InputError: settings contradict one another.
+        InputError: settings are contradictory.
     """
     require(spec.task is not None, "--update and --task go together; give both")
     for one in fields(spec):

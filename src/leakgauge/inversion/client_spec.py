@@ -66,8 +66,8 @@ class ClientSpec(Spec):
     clients: Annotated[
         Whole,
         Setting(
-            "clients of whom the server sees the sum alone (secure aggregation); all of their "
-            "records are attacked",
+            "clients behind one sum, which is all that the server sees (secure aggregation); all "
+            "their records are attacked",
             least=1,
             panel=TRAINING,
         ),

@@ -1,4 +1,4 @@
-"""The controls of reconstruction: an update that is drowned, and one that shows its record."""
+"""Controls of reconstruction: an update that noise hides, and one that shows its record."""
 
 from dataclasses import replace
 
@@ -12,12 +12,12 @@ from leakgauge.runs.question import Prepared
 from leakgauge.runs.spec import NONE
 
 NOISE = "noise:std=1000"
-"""Noise beside which no gradient is seen."""
+"""Noise that hides any gradient."""
 
 FEW = 4
 """Records of a control, at most."""
 
-REAL = "the update is a real client's; its records are not known, so no control can be judged"
+REAL = "the update is a real client's; its records are not known, so controls have no verdict"
 
 
 def controls(prepared: Prepared) -> Controls:
@@ -41,7 +41,7 @@ def controls(prepared: Prepared) -> Controls:
 
 
 def _planted(spec: InversionSpec, source: Source) -> Variant:
-    """Return a run on updates of single records; division also reads those of a table."""
+    """Return the control with a planted leak; division reads a table's record exactly."""
     said = "each update is the gradient of a single record"
     if source.task is not None:
         return Variant(spec, source, said)

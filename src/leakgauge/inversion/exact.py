@@ -123,8 +123,8 @@ def recover_first_layer(
 
     Every unit with a bias gradient gives a candidate. Those that agree with each other are joined
     by least squares, which weighs a unit by its squared bias gradient. One record is always
-    recovered, up to rounding. Of several, a record is when at least ``agree`` units saw it alone.
-    The result is empty where no units agree.
+    recovered, up to rounding. One of several is recovered when at least ``agree`` units saw it
+    alone. The result is empty where no units agree.
 
     Units that saw the same several records can agree on a mixture of them: with two classes and
     one hidden layer they always do, since all units then weigh the records alike; records of one
@@ -135,7 +135,7 @@ def recover_first_layer(
     Args:
         task: its model begins with a linear layer that sees each record once.
         params: all trainable parameters by name, where the gradient was taken.
-        grads: one gradient, leaf ``[1, *p]``; of an update, ``as_gradient()``.
+        grads: one gradient, leaf ``[1, *p]``; for an update, take ``as_gradient()``.
         agree: how many units must give the same candidate; all units, where these are fewer.
         tolerance: candidates agree that differ by no more than this in any coordinate, relative
             to the largest coordinate where that is above 1. A difference of float32 weights is
@@ -143,7 +143,7 @@ def recover_first_layer(
         valid: ``(candidates [k, D]) -> which can be records [k]``, bool.
 
     Raises:
-        InputError: the first layer is no linear layer with bias, its gradient does not fit, is not
+        InputError: the first layer is not linear with a bias, its gradient does not fit, is not
             finite, or is zero for all biases.
 
     References:
@@ -194,11 +194,11 @@ def share_recovered(candidates: Tensor, truth: Tensor, *, tolerance: float = 1e-
 
 
 def _first_gradients(task: Task, params: Params, grads: Grads) -> tuple[Tensor, Tensor]:
-    """Gradients of the first layer's weight ``[H, D]`` and bias ``[H]``, float64."""
+    """Return gradients of the first layer's weight ``[H, D]`` and bias ``[H]``, float64."""
     names = first_linear(task.model)
     known = trainable(task.model, params)
     for name in names:
-        require(name in grads, f"there is no gradient of {name!r}, the first layer")
+        require(name in grads, f"the gradient of {name!r}, the first layer, is missing")
         wanted = [1, *known[name].shape] if name in known else None
         require(
             list(grads[name].shape) == wanted,
@@ -219,7 +219,7 @@ def _first_gradients(task: Task, params: Params, grads: Grads) -> tuple[Tensor, 
 
 
 def _groups(candidates: Tensor, tolerance: float) -> Tensor:
-    """Which of m candidates ``[m, D]`` agree: ``[k, m]`` bool, each one in a single group.
+    """Return which of m candidates ``[m, D]`` agree, ``[k, m]`` bool; each is in one group.
 
     The first candidate without a group forms one with all such candidates near it, and so on.
     """

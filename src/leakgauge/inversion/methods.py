@@ -74,7 +74,7 @@ class Traits:
     Attributes:
         does: what the method does, as the end of a sentence that begins with its name.
         needs: kind of records that it rebuilds: ``ANY`` encoded records or images, ``TABLE`` (rows
-            of which the columns are known) or ``TOKENS`` (sequences for a language model).
+            with known columns) or ``TOKENS`` (sequences for a language model).
         uses_labels: whether it uses labels, so that they are inferred where they are unknown.
         searches: whether it searches: it takes iterations and restarts, reads an update at the rate
             that the attacker assumes, and can simulate local steps.

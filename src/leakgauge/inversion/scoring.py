@@ -30,7 +30,7 @@ class Scorer:
     Attributes:
         to_units: brings records to the units of the scores: pixels or values from 0 to 1. None
             takes them as they are.
-        schema: columns of a table, of which the correct ones are counted; None for other records.
+        schema: columns of a table, to count the correct ones; None for other records.
         lpips: network that scores images too.
         tokens: tokens of the true sequences that count, bool ``[N, L]``; None for other records.
         metrics: scores of records without a schema, in order; SSIM needs images of a certain size.
@@ -147,8 +147,8 @@ def in_true_order(x: Tensor, truth: Tensor) -> Tensor:
 def nearest_pairs(x: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
     """Return the positions of rebuilt records, and of the true record matched with each.
 
-    No true record is matched twice. It uses the truth, so it is for scoring only. Of N true records
-    the best B are chosen, so a guess must be matched in the same way.
+    No true record is matched twice. It uses the truth, so it is for scoring only. The best
+    B of N true records are chosen, so a guess must be matched in the same way.
 
     Args:
         x: rebuilt records ``[B, ...]``.

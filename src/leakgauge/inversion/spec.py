@@ -34,7 +34,7 @@ class InversionSpec(ClientSpec):
     """Settings of attempts to rebuild records from what clients send.
 
     One spec stands for an attempt with each method, against each defense, with each knowledge of
-    the defense. ``knowledge`` without a value plays a static attacker, and an adaptive one where
+    the defense. ``knowledge`` without a value runs a static attacker, and an adaptive one where
     an attack adapts to the defense.
     """
 
@@ -95,7 +95,7 @@ class InversionSpec(ClientSpec):
     ladder: Annotated[
         Truth,
         Setting(
-            "play the attack on clients of rising realism: one gradient in evaluation mode, "
+            "run the attack on clients of rising realism: one gradient in evaluation mode, "
             "training mode, local steps, momentum, Adam, local epochs, an unknown rate, and a sum "
             "of clients; labels are granted",
             panel=ATTACK,
@@ -149,7 +149,8 @@ class InversionSpec(ClientSpec):
     gamma: Annotated[
         Real | None,
         Setting(
-            "with --epochs: weight of the updates of each later epoch beside 1 for the first; by "
+            "with --epochs: weight of the updates of each later epoch, relative to 1 for the "
+            "first; by "
             f"default {LATER_EPOCHS:g} for --joint per-sample and 1 for --joint all",
             above=0,
             panel=ATTACK,
@@ -238,7 +239,7 @@ class InversionSpec(ClientSpec):
         """Return why no figure exists for this knowledge and round; empty where one does.
 
         Args:
-            knowledge: of the attacker: static or adaptive.
+            knowledge: attacker's knowledge of the defense: static or adaptive.
             when: an epoch, or all of them together.
         """
         if knowledge == ADAPTIVE and set(self.defense) == {NONE}:

@@ -13,7 +13,7 @@ MATCHINGS = (GREEDY, OPTIMAL, GRADIENTS, KNOWN)
 LABELS = (KNOWN, INFERRED, GRADINVERSION, COUNTS)
 
 PER_SAMPLE, TOGETHER = JOINTS = ("per-sample", "all")
-"""How records are rebuilt from several epochs: by the paper's rule, or by ours."""
+"""Rules to rebuild records from several epochs: the paper's, and ours."""
 
 LATER_EPOCHS = 0.1
 """AGIC's weight gamma of the updates of each epoch after the first, which weighs 1."""

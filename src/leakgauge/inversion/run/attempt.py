@@ -35,7 +35,7 @@ RUNGS = {
     "sum": "momentum, local epochs, rate unknown, sum of clients",
 }
 """What clients do on each rung, from the bottom. The local steps come before the optimizers, since
-one step of momentum is a plain one. Adam stands beside momentum; the rungs above have momentum."""
+one step of momentum is a plain one. The rungs above Adam have momentum."""
 
 AT_LEAST = {"batch_size": 2, "local_steps": 2, "local_epochs": 2, "clients": 2, "local_lr": 0.01}
 """What the ladder takes where a setting has its ordinary default."""
@@ -78,7 +78,7 @@ class Attempt:
         method: an attack, as a user names it.
         defense: what clients do before they send, as a user names it.
         knowledge: whether the attacker knows the defense: static or adaptive.
-        rung: of the ladder, one of ``RUNGS``; empty without a ladder.
+        rung: rung of the ladder, one of ``RUNGS``; empty without a ladder.
 
     Raises:
         InputError: a name is unknown, or the client cannot have this defense.
@@ -176,7 +176,7 @@ class Attempt:
 
 
 def attempts_of(spec: InversionSpec) -> list[Attempt]:
-    """Return the attempts of a spec: by method, then by defense, the static attacker first.
+    """Return the attempts of a spec, sorted by method, then by defense, then static first.
 
     Those of a ladder are its rungs. Before the data decide on a default method, they are those of
     the strongest search.
@@ -199,7 +199,7 @@ def attempts_of(spec: InversionSpec) -> list[Attempt]:
 
 
 def _knowledge(attempt: Attempt) -> Sequence[str]:
-    """The knowledge that the attacker is tried with against the attempt's defense."""
+    """Return the kinds of knowledge to try against the attempt's defense."""
     if attempt.defense == NONE or not attempt.attack.traits.adapts:
         return (STATIC,)
     if attempt.spec.knowledge:
@@ -220,8 +220,8 @@ def title_of(method: str, defense: str, knowledge: str) -> str:
 def with_ladder(spec: InversionSpec) -> InversionSpec:
     """Return the settings of the highest rung's clients; without a ladder the settings themselves.
 
-    The steps of a client are simulated, and the attacker is told the labels: of which step a label
-    is does not follow from an update.
+    The steps of a client are simulated, and labels are granted: an update does not show the step
+    that used a label.
     """
     if not spec.ladder:
         return spec
@@ -237,7 +237,7 @@ def rungs_of(spec: InversionSpec) -> dict[str, InversionSpec]:
     """Return the settings of each rung by its name, from the bottom.
 
     Args:
-        spec: from ``with_ladder``.
+        spec: settings that ``with_ladder`` returned.
     """
     plain = {name: getattr(type(spec), name) for name in words.OF_CLIENTS}
     one = replace(spec, **plain, ladder=False, local_steps=1, simulate=False)

@@ -18,12 +18,12 @@ def draw_rows(
 
     Args:
         labels: codes of all records ``[N]``; with numbers in their place nothing is distinct.
-        count: of records to attack, a multiple of ``size``.
-        size: records of an update.
+        count: number of records to attack, a multiple of ``size``.
+        size: number of records in an update.
         how: ``"distinct"`` (no label twice in an update, as in the paper), ``"random"`` or
             ``"first"``; None takes ``"distinct"`` where the labels allow it, else ``"random"``.
         first: with ``"first"``, the first row.
-        rng: draws.
+        rng: source of random numbers.
 
     Raises:
         InputError: there are too few records, or too few labels.
@@ -69,9 +69,9 @@ def deal_distinct(labels: Rows, size: int, rng: np.random.Generator) -> Rows:
     never differ by more than one record, and all of them are full at the end.
 
     Args:
-        labels: of the records ``[n]``; n is a multiple of ``size``.
-        size: records of an update.
-        rng: draws.
+        labels: labels of the records ``[n]``; n is a multiple of ``size``.
+        size: number of records in an update.
+        rng: source of random numbers.
 
     Raises:
         InputError: a class has more records than there are updates.
@@ -96,7 +96,7 @@ def deal_distinct(labels: Rows, size: int, rng: np.random.Generator) -> Rows:
 
 
 def _no_label_too_often(order: Rows, labels: Rows, most: int) -> Rows:
-    """The rows in ``order``, at most so many of each label: those that come first."""
+    """Return the first rows in ``order``, at most ``most`` of each label."""
     seen: dict[int, int] = {}
     kept = []
     for row in order.tolist():

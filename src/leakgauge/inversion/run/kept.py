@@ -1,4 +1,4 @@
-"""What is kept beside the measurements, for the report: facts of attempts, and private records."""
+"""Files for the report besides the measurements: facts of attempts, and private records."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from leakgauge.results.statistics import mean_estimate
 FACTS_FILE = "attempts.json"
 
 EACH_RECORD = (PSNR, SSIM, LPIPS, COLUMNS, TOKEN_ACCURACY, SEQUENCES)
-"""Metrics of which the figure of each single record is kept."""
+"""Metrics that are kept for each single record."""
 
 MOST_RECORDS = 64
 """Records that are kept for the report, at most."""
@@ -52,8 +52,8 @@ def keep_records(folder: Path, schema: Schema | None, rebuilt: Sequence[Rebuilt]
 
     Args:
         folder: for the files.
-        schema: of a table; None for images.
-        rebuilt: of the attempts.
+        schema: columns of a table; None for other records.
+        rebuilt: records of the attempts.
     """
     if not rebuilt[0].truth.is_floating_point():
         _keep_tokens(folder, rebuilt)
@@ -104,12 +104,12 @@ def _positions(values: list[Any]) -> dict[str, Any]:
 
 
 def _picture_count(images: Tensor) -> int:
-    """How many images ``[n, c, h, w]`` a page of a few MB can hold."""
+    """Return how many images ``[n, c, h, w]`` a page of a few MB can hold."""
     return min(MOST_RECORDS, max(1, MOST_PIXELS // images[0, 0].numel()))
 
 
 def _texts(x: Tensor, schema: Schema) -> list[dict[str, str]]:
-    """The columns of encoded records ``[n, D]`` as a reader writes them."""
+    """Return the columns of encoded records ``[n, D]`` as a reader writes them."""
     rows = decode(x, schema).to_dict("records")
     return [{str(name): _text(value) for name, value in row.items()} for row in rows]
 
@@ -158,7 +158,7 @@ def facts_of(attempt: Attempt, rebuilt: Rebuilt) -> dict[str, Any]:
 
 
 def _with_interval(values: Tensor) -> dict[str, float]:
-    """The mean over the records, with its interval."""
+    """Return the mean over the records, with its interval."""
     one = mean_estimate(values.double().numpy())
     return {"value": one.value, "low": one.low, "high": one.high}
 
@@ -172,8 +172,8 @@ def read_facts(folder: Path, attempts: int) -> list[dict[str, Any]]:
     """Read the facts of each attempt.
 
     Args:
-        folder: of the finished question.
-        attempts: their number.
+        folder: folder of the finished question.
+        attempts: number of attempts.
 
     Raises:
         InputError: the file is missing, damaged, or of another run.

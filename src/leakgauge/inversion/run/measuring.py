@@ -31,8 +31,8 @@ def curves_of(scenario: Scenario, search: Reconstruction, truth: Tensor) -> dict
     """Return the loss and, for images, PSNR over the iterations, means over the targets.
 
     Args:
-        scenario: what is attacked.
-        search: of the records of ``truth`` in its order, however many targets it has.
+        scenario: private records, network and public records.
+        search: result on the records of ``truth``, in its order, with any number of targets.
         truth: records of the updates ``[T, B, ...]``; those of an update come in any order.
     """
     if not search.losses.numel():
@@ -70,7 +70,7 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
     Args:
         attempt: the attempt.
         data: name of the data.
-        rebuilt: from ``rebuild``.
+        rebuilt: its records and scores.
     """
     sets: list[tuple[int | str, Mapping[str, Tensor]]] = [
         (ACCUMULATED, rebuilt.scores),

@@ -49,8 +49,8 @@ class SingleEpoch:
         seen: what the server saw.
         order: the true records of the updates, ``[U, B]``: for scoring alone.
         rough: records rebuilt from each update alone, by a short search, ``[U, B, ...]``.
-        labels: of these, ``[U, B]``.
-        scores: of a search at full length, and of the labels.
+        labels: labels of the rough records, ``[U, B]``.
+        scores: scores of a search at full length, and of the labels.
         warnings: why an update may not stand for a gradient.
     """
 
@@ -124,7 +124,7 @@ def rebuild_over_epochs(
 
 
 def _by_images(scenario: Scenario, singles: Sequence[SingleEpoch]) -> dict[str, EpochPlan]:
-    """The plans by rough images: of each method, and of the paper's without pooling or labels."""
+    """Return the plans by rough images, also the paper's without pooling or labels."""
     pool = POOL if scenario.pixels is not None else 1
     rough, labels = [one.rough for one in singles], [one.labels for one in singles]
     blank = [torch.zeros_like(one) for one in labels]
@@ -147,7 +147,7 @@ def _plan(
     checkpoint: Checkpoint,
     shared: Mapping[str, Any],
 ) -> EpochPlan:
-    """The plan that the joint search follows."""
+    """Return the plan that the joint search follows."""
     matching = attempt.rules.matching
     if matching == KNOWN:  # granted: the first epoch numbers the records in their true order
         return EpochPlan(torch.stack([one.order for one in singles]))
@@ -171,7 +171,7 @@ def _rebuild(
     plan: EpochPlan,
     shared: Mapping[str, Any],
 ) -> Reconstruction:
-    """All records by the plan, ``x [1, n, ...]`` or ``[n, 1, ...]``."""
+    """Return all records by the plan, ``x [1, n, ...]`` or ``[n, 1, ...]``."""
     rules, epochs = attempt.rules, [one.seen for one in singles]
     given = (scenario.task, epochs, plan, attempt.settings)
     weights = rules.weights(len(epochs))
@@ -185,14 +185,14 @@ def _rebuild(
 
 
 def _records(scenario: Scenario, singles: Sequence[SingleEpoch]) -> list[Tensor]:
-    """The true record of each rough one, of each epoch."""
+    """Return the true record of each rough one, for each epoch."""
     return [true_records(one.rough, scenario.x, one.order) for one in singles]
 
 
 def _matched(
     scenario: Scenario, singles: Sequence[SingleEpoch], plans: Mapping[str, EpochPlan]
 ) -> dict[str, Tensor]:
-    """The share of records that each plan by rough images assigns correctly."""
+    """Return the share of records that each plan by rough images assigns correctly."""
     records = _records(scenario, singles)
     return {name: matching_accuracy(one, records) for name, one in plans.items()}
 
@@ -200,7 +200,7 @@ def _matched(
 def _matched_by_gradients(
     scenario: Scenario, singles: Sequence[SingleEpoch], plan: EpochPlan, x: Tensor
 ) -> Tensor:
-    """As ``_matched``; the plan's records are those of the joint search ``x``."""
+    """Return the share of records that the plan of the joint search ``x`` assigns correctly."""
     pool = POOL if scenario.pixels is not None else 1
     rough, labels = [one.rough for one in singles], [one.labels for one in singles]
     arranged = arrange(plan, x, labels[0].flatten(), rough, labels, pool=pool)
@@ -219,7 +219,7 @@ def run_epochs(
     """Return what the client sends in each epoch, with what single updates give.
 
     An epoch has a round for each update: the server steps along its gradient before the next one
-    is made, so that each update starts at weights of its own. The paper leaves open what else
+    is made, so that each update starts at other weights. The paper leaves open what else
     trains the model between them; here, nothing does.
     """
     params, found = scenario.params, []
@@ -287,7 +287,7 @@ def _run_round(
     progress: SearchProgress | None,
     checkpoint: Checkpoint,
 ) -> tuple[Sent, Reconstruction, Reconstruction]:
-    """What the client sends in one round, and what the rough and the full search make of it."""
+    """Return what the client sends in one round, and the results of the rough and full search."""
     attack = functools.partial(attack_updates, scenario, attempt, params, *records)
     after = digest_of(params)
 
@@ -303,7 +303,7 @@ def _run_round(
 
 
 def _order(scenario: Scenario, attempt: Attempt, number: int) -> Tensor:
-    """The records in the order in which an epoch uses them; the first takes them as they come."""
+    """Return the positions of the records in the order of an epoch; the first keeps their order."""
     count, spec = len(scenario.x), attempt.spec
     if number == 0 or spec.same_batches:
         return torch.arange(count, device=scenario.y.device)
@@ -316,5 +316,5 @@ def _order(scenario: Scenario, attempt: Attempt, number: int) -> Tensor:
 
 
 def _after_step(params: Params, grads: Params, lr: float) -> Params:
-    """The weights after the server's step along the gradient of one update, leaf ``[1, *p]``."""
+    """Return the weights after the server's step along one update's gradient, leaf ``[1, *p]``."""
     return {name: leaf - lr * grads[name][0] for name, leaf in params.items()}

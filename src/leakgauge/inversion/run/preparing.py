@@ -138,7 +138,7 @@ def _prepare_received(spec: InversionSpec, source: Source) -> ReceivedPrepared:
     """Return the update that a spec names, ready for the attack.
 
     Raises:
-        InputError: the file is no update, or does not fit the model and the records.
+        InputError: the file does not hold an update, or does not fit the model and the records.
     """
     assert source.task is not None
     assert source.dataset is not None

@@ -16,7 +16,7 @@ Curve = tuple[tuple[float, float], ...]
 """Points (iteration, mean over the records)."""
 
 Scores = Mapping[str, Tensor]
-"""By metric, of each record ``[N]``."""
+"""Scores by metric, one per record ``[N]``."""
 
 Kept = tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]]
 """Arrays by name, and plain values."""
@@ -24,18 +24,18 @@ Kept = tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]]
 
 @dataclass(frozen=True, eq=False)
 class Rebuilt:
-    """What one attempt gave, beside the truth.
+    """Records that one attempt rebuilt, with the true ones and the scores.
 
     Attributes:
         x: rebuilt records ``[N, ...]`` in the truth's order: images with pixels from 0 to 1, or
             encoded rows of a table; empty where no record may be kept.
         truth: as ``x``, in the same units.
-        scores: by metric, of each record ``[N]`` (of each update for ``label_accuracy``).
+        scores: scores by metric, one per record ``[N]`` (one per update for ``label_accuracy``).
         curves: ``loss`` and ``psnr`` over the iterations, means over the records.
-        seconds_per_iteration: of all records together.
+        seconds_per_iteration: time of an iteration of all records together, in seconds.
         warnings: why an update may not mean a gradient.
-        chance: by metric, the score of a guess that uses no gradient.
-        baselines: by name of a guess that uses no gradient, its scores.
+        chance: score of a guess that uses no gradient, by metric.
+        baselines: scores of guesses that use no gradient, by name.
         rounds: scores of single epochs ``{epoch: {metric: [N]}}``; epochs count from 1.
         count: N; it stays where no record may be kept.
     """
@@ -78,7 +78,7 @@ class Rebuilt:
         return self.scores[PSNR].cpu() - self.baselines[best][PSNR].cpu()
 
     def redacted(self) -> "Rebuilt":
-        """The same without any record."""
+        """Return the same scores without any record."""
         return replace(self, x=self.x[:0], truth=self.truth[:0])
 
     def to_arrays(self) -> Kept:

@@ -72,7 +72,7 @@ class Received:
 
     @property
     def pictures(self) -> Tensor | None:
-        """Uint8 ``[B, c, h, w]``, from ``low`` to ``high``; None where records are no pictures."""
+        """Uint8 ``[B, c, h, w]``, from ``low`` to ``high``; None for other records."""
         if not are_pictures(self.x):
             return None
         width = torch.where(self.high > self.low, self.high - self.low, 1.0)
@@ -152,11 +152,11 @@ def prepare_received(
         seed: draws the starts and the public records that stand in for private ones.
 
     Raises:
-        InputError: update, model and records do not fit one another, or the update lacks what is
+        InputError: update, model and records do not match, or the update lacks what is
             needed.
     """
     require_choice(labels, "--labels", LABELS)
-    require(len(data) > 0, "there are no public records; they give a record's shape and range")
+    require(len(data) > 0, "public records are missing; they give a record's shape and range")
     update.check_fits(task.model)
     if assumed_lr is not None and update.kind != "gradient":
         update = replace(update, lr=assumed_lr, rates=(assumed_lr,) * update.steps)
@@ -219,10 +219,10 @@ def local_steps(update: Update, count: int) -> LocalSteps:
 
     Args:
         update: what the client sent.
-        count: its different records.
+        count: number of its different records.
 
     Raises:
-        InputError: the update does not say enough, or its steps are no whole passes.
+        InputError: the update does not say enough, or its steps are not whole passes.
     """
     size = update.batch_size
     require(
@@ -237,7 +237,7 @@ def local_steps(update: Update, count: int) -> LocalSteps:
     steps = count // size
     require(
         count % size == 0 and update.steps % steps == 0,
-        f"{update.steps} steps of {size} records are no whole passes over {count} records, so "
+        f"{update.steps} steps of {size} records are not whole passes over {count} records, so "
         "they cannot be simulated; leave out --simulate",
     )
     recipe = update.recipe

@@ -54,7 +54,7 @@ def run(
     are finished make the answer.
 
     Args:
-        prepared: from ``prepare``.
+        prepared: attempts or an update that can be attacked.
         folder: keeps finished attempts, and the records for the report.
         progress: gets iterations, notes and warnings.
         workers: without effect: torch uses all threads.

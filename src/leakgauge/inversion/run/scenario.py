@@ -1,4 +1,4 @@
-"""What is attacked: private records, the network, and what every attacker knows."""
+"""The scenario of an attack: private records, the network, and what every attacker knows."""
 
 import copy
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ _ALL_ATTACKED = (
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What is attacked, and what every attacker knows.
+    """Private records, the network, and what every attacker knows.
 
     Attributes:
         task: the model and its loss.
@@ -51,9 +51,9 @@ class Scenario:
         public: other records of the data, which are not attacked: a sample, encoded as ``x``.
         drawn: how the records were drawn: ``"distinct"``, ``"random"`` or ``"first"``.
         pixels: turns records into images; None for other records.
-        schema: of a table; None for other records.
+        schema: columns of a table; None for other records.
         classes: names of the labels.
-        notes: what a user should know of the preparation of the data.
+        notes: notes for the user on the preparation of the data.
     """
 
     task: Task
@@ -252,7 +252,7 @@ def _sample(count: int, record: Tensor, spec: InversionSpec) -> NDArray[np.int64
 
 
 def _attacked_rows(spec: InversionSpec, table: Table) -> tuple[NDArray[np.int64], str]:
-    """The positions of the attacked records among those of the table, and how they were drawn."""
+    """Return the positions of the attacked records in the table, and how they were drawn."""
     assert spec.images is not None
     return draw_rows(
         table.y.numpy(),
@@ -265,7 +265,7 @@ def _attacked_rows(spec: InversionSpec, table: Table) -> tuple[NDArray[np.int64]
 
 
 def _outputs(spec: InversionSpec, table: Table) -> int:
-    """How many outputs the network has: as many as the data have classes, or more by request."""
+    """Return the number of outputs: the number of classes in the data, or more by request."""
     own = outputs_for(table)
     require(
         spec.classes is None or spec.classes >= own,
@@ -275,7 +275,7 @@ def _outputs(spec: InversionSpec, table: Table) -> int:
 
 
 def _outputs_of_labels(spec: InversionSpec, table: Table, y: Tensor) -> Tensor:
-    """The output that stands for each label ``[n]``.
+    """Return the output that stands for each label ``[n]``.
 
     It is the label's code; with a head of more classes the label itself, where all labels are
     numbers of outputs: those of a sample of ImageNet count its 1,000 classes.

@@ -47,7 +47,7 @@ class RelativeError:
     layers: tuple[str, ...] | None = None
 
     def __call__(self, guess: Grads, observed: Grads) -> Tensor:
-        """The distance of each row, ``[N]``, without a unit; 1 at a gradient of zeros."""
+        """Return the distance of each row, ``[N]``, without a unit; 1 at a gradient of zeros."""
         error = SquaredError(self.layers)
         size = error({name: torch.zeros_like(leaf) for name, leaf in observed.items()}, observed)
         return error(guess, observed) / torch.where(size > 0, size, 1.0)
@@ -61,7 +61,7 @@ def adapted(objective: Objective, defense: Defense) -> Objective:
     treated as noise on its clipped mean.
 
     Args:
-        objective: of the static attacker.
+        objective: objective of the static attacker.
         defense: as the client applied it.
 
     Raises:
@@ -124,17 +124,17 @@ def adapted_settings(
     """Return the attack of an attacker who knows the defense: another objective, smoother images.
 
     Noise whose share of the update is at most ``FAINT`` is ignored: the objectives that allow for
-    noise find less where there is hardly any.
+    noise find less under faint noise.
 
     Args:
-        settings: of the static attack.
+        settings: settings of the static attack.
         defense: as the client applied it.
         model: the attacked one; it decides the layer weights.
         sent: the updates as clients sent them, leaf ``[T, *p]``; None never takes noise for faint.
 
     Returns:
         ``settings`` themselves where knowledge of the defense changes nothing. Without a weight of
-        the total variation (records that are no images), none is set.
+        the total variation (records other than images), none is set.
 
     Raises:
         InputError: as ``adapted``.
@@ -156,7 +156,7 @@ def adapted_settings(
 def smoother(settings: SearchSettings) -> SearchSettings:
     """Return the search with smoother images, for gradients that have lost more than their size.
 
-    Without a weight of the total variation (records that are no images), none is set.
+    Without a weight of the total variation (records other than images), none is set.
     """
     smooth = settings.total_variation
     smooth = max(smooth, TOTAL_VARIATION) if smooth > 0 else 0.0

@@ -11,11 +11,11 @@ from leakgauge.inversion.search.settings import SearchSettings
 
 
 def classes_of(task: Task, params: Params, x: Tensor) -> int | None:
-    """Outputs of the model on a batch ``x [B, ...]``.
+    """Return the number of outputs of the model on a batch ``x [B, ...]``.
 
     Returns:
-        None where they are no scores ``[B, classes]`` of two classes or more, or the loss is not
-        one of classes.
+        None for anything but scores ``[B, classes]`` of two classes or more and a loss of
+        classes.
 
     Raises:
         InputError: the model does not take such records, or draws random numbers.
@@ -30,7 +30,7 @@ def classes_of(task: Task, params: Params, x: Tensor) -> int | None:
 
 
 def check_gradients(params: Params, observed: Grads) -> int:
-    """The number of targets of a stack of gradients that fits ``params``.
+    """Return the number of targets of a stack of gradients that fits ``params``.
 
     Raises:
         InputError: a name or a shape does not fit, or a row is not finite or all zeros.
@@ -87,7 +87,7 @@ def check_joint(settings: SearchSettings, classes: int | None) -> int:
     )
     if classes is None:
         raise InputError(
-            "labels are searched for among classes, and the model's outputs are no scores of two "
+            "labels are searched for among classes, and the model does not output scores of two "
             "or more, or its loss has no classes; pass the labels (as known)"
         )
     return classes

@@ -65,8 +65,8 @@ def descend(
         x: start of the records.
         scores: start of the labels' scores, or None.
         low: lowest values of a record, broadcast to it; used where ``settings.boxed``.
-        high: highest values of a record, likewise.
-        snapshots: number of iterations at which the records are kept.
+        high: highest values of a record, broadcast to it.
+        snapshots: number of noted points of the records.
         progress: called with the iteration and the losses ``[N]`` of all rows.
         checkpoint: keeps the state; a killed search continues from there, with equal results.
     """

@@ -64,9 +64,9 @@ def reconstruct(
     Args:
         task: the model and its loss; never changed.
         params: where the gradients were taken: all trainable parameters, leaf ``[*p]``.
-        observed: the gradients, leaf ``[T, *p]``; of an update ``as_gradient()``.
+        observed: gradients, leaf ``[T, *p]``; for updates take ``as_gradient()``.
         settings: the attack, as one of ``PRESETS``.
-        shape: of a target's records, ``(B, *record)``.
+        shape: shape of a target's records, ``(B, *record)``.
         seed: draws the starts, from one stream for each target and restart.
         labels: ``[T, B]`` int64, known or inferred, or known numbers ``[T, B, ...]``; None
             searches for them, where ``settings`` allow that.
@@ -77,9 +77,9 @@ def reconstruct(
         start: ``[T, B, *record]``, where the first restart begins; None draws it.
         prior: a further term of the loss, with its weight, as ``StatisticsPrior``.
         first_target: number of the first target, so that targets in several calls draw as in one.
-        snapshots: number of iterations at which the records are kept.
+        snapshots: number of points at which the records are noted.
         progress: called at each iteration.
-        checkpoint: keeps the state of the search on the way; a killed search goes on from there,
+        checkpoint: keeps the state of the search on the way; a killed search continues from there,
             with equal results.
 
     Raises:
@@ -173,8 +173,8 @@ def search(
         seed: draws the starts of unknown labels.
         labels: ``[T, B]`` int64, or numbers ``[T, B, ...]``; None searches for them among
             ``classes``.
-        classes: of the model; needed where ``labels`` is None.
-        held: records that one gradient is of, where ``objective`` splits the B records; None
+        classes: number of the model's classes; needed where ``labels`` is None.
+        held: number of records behind one gradient, where ``objective`` splits the B records; None
             takes all B. A prior of each record counts them.
         first_target: as for ``reconstruct``.
         low: as for ``reconstruct``.
@@ -266,7 +266,7 @@ def draw_starts(
 
     Args:
         settings: number of restarts and the kind of noise.
-        shape: of a target's records, ``(B, *record)``.
+        shape: shape of a target's records, ``(B, *record)``.
         targets: T.
         seed: with the target's number and the restart's it gives the stream.
         like: gives type and device.

@@ -101,13 +101,13 @@ class DepthWeights:
     """Our weights: they grow over all layers, also the fully connected ones.
 
     Layer l of L, in the order in which the model registers them, weighs
-    ``1 + (maximum - 1) (l - 1) / (L - 1)``. Normalisation parameters are no layer: they weigh as
-    the layer that they follow.
+    ``1 + (maximum - 1) (l - 1) / (L - 1)``. Normalisation parameters weigh as the
+    layer that they follow.
 
     Attributes:
         maximum: weight of the last layer; the first weighs 1. The default was chosen on training
             images of CIFAR-10; from 10 to 100 it moved the result by less than 1 dB.
-        form: of the objective, as for ``LayerWeighted``.
+        form: form of the objective, as for ``LayerWeighted``.
 
     Raises:
         InputError: a weight that is not above 0, or an unknown form.
@@ -147,7 +147,7 @@ Weights = LayerWeights | DepthWeights
 
 
 def _convolutions(model: nn.Module) -> dict[str, tuple[str, ...]]:
-    """The parameters of the convolution that each parameter belongs to, by name."""
+    """Return the parameters of the convolution that each parameter belongs to, by name."""
     found: dict[str, tuple[str, ...]] = {}
     counted: tuple[str, ...] = ()
     for one in walk(Task(model)):

@@ -47,7 +47,7 @@ class SquaredError:
     layers: tuple[str, ...] | None = None
 
     def __call__(self, guess: Grads, observed: Grads) -> Tensor:
-        """The distance of each row, ``[N]``, in squared units of the gradient."""
+        """Return the distance of each row, ``[N]``, in squared units of the gradient."""
         pairs = _pairs(guess, observed, self.layers)
         return torch.stack(
             [flat_leaf(one - other).square().sum(1) for one, other in pairs.values()]
@@ -72,7 +72,7 @@ class Cosine:
     layers: tuple[str, ...] | None = None
 
     def __call__(self, guess: Grads, observed: Grads) -> Tensor:
-        """The distance of each row, ``[N]``, from 0 to 2."""
+        """Return the distance of each row, ``[N]``, from 0 to 2."""
         pairs = _pairs(guess, observed, self.layers)
         return cosine_distance(_sums(pairs, dict.fromkeys(pairs, _ones(observed))))
 
@@ -87,15 +87,15 @@ class LayerWeighted:
     has no value for a layer without any other number (p_i = 1): z_i is 1 there.
 
     ``form="layers"`` is ours, not the paper's: ``sum_i a_i (1 - cos(g_i, h_i))``, where a layer is
-    all parameters of one module. The sum is not divided by the weights, so a prior beside it weighs
-    less.
+    all parameters of one module. The sum is not divided by the weights, so a prior weighs less
+    against it.
 
     Attributes:
-        weights: by parameter name, 0 or more; see ``LayerWeights``. With ``form="layers"`` a layer
-            weighs as its first parameter does.
+        weights: weights by parameter name, 0 or more; see ``LayerWeights``. With
+            ``form="layers"`` a layer weighs as its first parameter does.
         layers: names of the parameters that are compared; None compares all.
         form: ``"vector"``, the paper's, or ``"layers"``.
-        modified: by parameter name, the parameters whose zeros count for its modifier.
+        modified: parameters by name of another, with the zeros that count for its modifier.
 
     Raises:
         InputError: a weight is negative or not finite, or all of them are 0; an unknown form.
@@ -130,7 +130,7 @@ class LayerWeighted:
         )
 
     def __call__(self, guess: Grads, observed: Grads) -> Tensor:
-        """The distance of each row, ``[N]``, from 0 to 2 (or twice the sum of the weights)."""
+        """Return the distance of each row, ``[N]``, from 0 to 2 (twice the sum of the weights)."""
         pairs = _pairs(guess, observed, self.layers)
         stretches = self.stretches(observed)
         if self.form == "vector":
@@ -218,15 +218,15 @@ def rescaled(
     seen: Grads,
     limits: tuple[Tensor, Tensor] | None,
 ) -> Tensor:
-    """Records ``[T, B, ...]`` times the number of ``SCALES`` whose gradient is nearest, for each T.
+    """Return records ``[T, B, ...]`` times the factor of ``SCALES`` with the nearest gradient.
 
-    By squared error: the cosine that they were searched by may not depend on that number. Where the
-    nearest is the smallest or largest of them, the size of the gradient that was seen is not that
-    of any such records (a defense clipped it, say), and they stay as they are.
+    The squared error decides: the cosine of the search may not depend on that factor. Where the
+    smallest or largest factor is best, the observed gradient has the size of no such records (a
+    defense clipped it, say), and they stay as they are.
 
     Args:
         x: the records.
-        gradients: of records, leaf ``[T, *p]``.
+        gradients: function from records to gradients, leaf ``[T, *p]``.
         seen: what they are compared with.
         limits: lowest and highest values of a record; None sets none.
     """
@@ -244,21 +244,21 @@ def rescaled(
 
 
 def _by_module(pairs: Mapping[str, Pair]) -> list[dict[str, Pair]]:
-    """The parameters of each module together, in order."""
+    """Return the parameters of each module together, in order."""
     return [{name: pairs[name] for name in names} for names in by_layer(pairs).values()]
 
 
 def _sums(
     pairs: Mapping[str, Pair], weights: Mapping[str, Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The weighted inner product and the weighted squared norms, each ``[N]``."""
+    """Return the weighted inner product and the weighted squared norms, each ``[N]``."""
     guess, observed = zip(*pairs.values(), strict=True)
     of_each = torch.stack([weights[name] for name in pairs])
     return *products(guess, observed, of_each), squares(observed, of_each)
 
 
 def cosine_distance(sums: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """1 - cosine, ``[N]``, from the inner product and both squared norms.
+    """Return 1 - cosine, ``[N]``, from the inner product and both squared norms.
 
     It is 0 where the observed gradient is zero, and 1 where the guess's is; flat in both cases.
     """
@@ -269,7 +269,7 @@ def cosine_distance(sums: tuple[Tensor, Tensor, Tensor]) -> Tensor:
 
 
 def _inverse_root(squares: Tensor) -> Tensor:
-    """``squares ** -0.5``; where there is nothing to divide by, 0, and a gradient of 0."""
+    """Return ``squares ** -0.5``; for squares of 0 it is 0, with a gradient of 0."""
     present = _present(squares)
     return torch.where(present, squares, 1.0).rsqrt() * present
 
@@ -279,14 +279,14 @@ def _present(squares: Tensor) -> Tensor:
 
 
 def _pairs(guess: Grads, observed: Grads, layers: tuple[str, ...] | None) -> dict[str, Pair]:
-    """Both sides of each parameter that is compared."""
+    """Return both sides of each parameter that is compared."""
     names = _compared(list(observed), layers)
     _check_held(names, guess, "gradient")
     return {name: (guess[name], observed[name]) for name in names}
 
 
 def _compared(names: list[str], layers: tuple[str, ...] | None) -> list[str]:
-    """Those of ``names`` that are compared."""
+    """Return those of ``names`` that are compared."""
     compared = names if layers is None else list(layers)
     require(bool(compared), "no layer is compared; name one, or leave layers at None")
     _check_held(compared, dict.fromkeys(names), "gradient")

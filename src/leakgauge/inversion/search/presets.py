@@ -112,7 +112,7 @@ def presets_for(*, trained: bool, large: bool) -> Mapping[str, SearchSettings]:
 
 
 def preset(name: str, **changed: Any) -> SearchSettings:
-    """The settings of the attack called ``name``, some of them changed.
+    """Return the settings of the attack called ``name``, some of them changed.
 
     Args:
         name: one of ``PRESETS``.

@@ -36,7 +36,7 @@ def total_variation(x: Tensor) -> Tensor:
         One number for each of N, ``[N]``, in units of a pixel.
 
     Raises:
-        InputError: the records are no images.
+        InputError: the records are not images.
 
     References:
         Geiping et al., Inverting Gradients, NeurIPS 2020.
@@ -93,7 +93,7 @@ def statistics_over_steps(
         x: records ``[N, clients * steps * B, ...]``.
         steps: batches in one pass over a client's records.
         epochs: passes over the same batches.
-        clients: clients of whom the mean is seen.
+        clients: clients behind one mean.
 
     Returns:
         Mean and variance by layer, each ``[N, C]``.
@@ -174,11 +174,11 @@ class StatisticsPrior:
     Attributes:
         task: a model in training mode.
         params: all trainable parameters, leaf ``[*p]``.
-        known: of each target.
+        known: statistics of each target.
         steps: batches in one pass over a client's records.
         epochs: passes over the same batches.
-        clients: clients of whom the mean is seen.
-        weight: of the distance.
+        clients: clients behind one mean.
+        weight: weight of the distance.
 
     References:
         Yin et al., "See through Gradients: Image Batch Recovery via GradInversion", CVPR 2021,
@@ -196,7 +196,7 @@ class StatisticsPrior:
     def __post_init__(self) -> None:
         require(
             len(self.known) > 0,
-            "the model has no BatchNorm in training mode, so there are no statistics to know; "
+            "the model has no BatchNorm in training mode, so it has no batch statistics; "
             "leave out --statistics",
         )
 
@@ -226,7 +226,7 @@ class BatchStatistics:
         known: mean and variance of each target, by layer.
         steps: batches in one pass over a client's records, over which they are the mean.
         epochs: passes over the same batches.
-        clients: clients of whom the mean is seen.
+        clients: clients behind one mean.
     """
 
     known: Statistics

@@ -44,7 +44,7 @@ def cosine(done: float) -> float:
 SCHEDULES: Mapping[str, Callable[[float], float]] = MappingProxyType(
     {"constant": constant, "step-down": step_down, "cosine": cosine}
 )
-"""By name: the share of the iterations done, from 0 to 1, -> a factor on the step size."""
+"""Functions by name: share of the iterations done, from 0 to 1, -> factor on the step size."""
 
 
 def factor(schedule: str, iteration: int, iterations: int, *, warmup: int = 0) -> float:
@@ -79,8 +79,8 @@ class SearchSettings:
         iterations: steps of the optimiser; one of L-BFGS has up to ``inner`` evaluations.
         inner: evaluations in a step of L-BFGS; the other optimisers have one.
         restarts: starts for each target; the one of smallest loss is kept.
-        schedule: of ``lr``, one of ``SCHEDULES``; ``warmup`` iterations lead up to it.
-        total_variation: weight of ``priors.total_variation`` beside the objective.
+        schedule: schedule of ``lr``, one of ``SCHEDULES``; ``warmup`` iterations lead up to it.
+        total_variation: weight of ``priors.total_variation``, which is added to the objective.
         prior_per_record: whether that weight is of each record of a batch, and not of their mean:
             priors of independent records multiply.
         prior_relative: whether that weight is a multiple of the objective where a target's search
@@ -105,7 +105,7 @@ class SearchSettings:
             gradients, off by some thousandths, for a third less work; see ``difference``. Where
             local steps or epochs are simulated it is exact in any case.
         patience: a target whose loss has not fallen by ``tolerance`` of itself for so many
-            iterations stays where it is; None goes on to the end.
+            iterations stays where it is; None continues to the end.
 
     Raises:
         InputError: a name is unknown, or a number out of its range.

@@ -22,12 +22,12 @@ class LocalSteps:
 
     Attributes:
         steps: batches in one pass over its records.
-        lr: of the client.
+        lr: learning rate of the client.
         epochs: passes over the same batches, in the same order.
-        optimizer: of the steps, as ``Recipe.named`` reads it.
+        optimizer: optimizer of the steps, as ``Recipe.named`` reads it.
         rates: learning rate of each of the steps of all passes, in place of ``lr``.
-        clients: number of clients of whom the mean is seen.
-        softness: of Adam's steps as they are simulated. A first step is the sign of the gradient,
+        clients: number of clients behind one mean.
+        softness: softness of simulated Adam steps. A first step is the sign of the gradient,
             which has no slope; g / sqrt(g^2 + (softness * r)^2), with r the root mean square of
             the layer's, has one. 0 simulates the steps as they are.
 
