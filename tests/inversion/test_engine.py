@@ -445,7 +445,7 @@ def test_the_slope_of_a_relative_prior_takes_its_weight_as_given() -> None:
     given = {"shape": (2, 1, 6, 6), "low": LOW, "high": HIGH, "seed": 0}
     found = reconstruct(task, params_of(task), wanted, chosen, labels=y, **given)
     begin = draw_starts(chosen, (2, 1, 6, 6), targets=1, seed=0, like=x)[:, 0].requires_grad_()
-    measure = objective_of(chosen, task.model)
+    measure = objective_of(chosen.objective, task.model)
     distance = measure(differentiable_gradients(task, params_of(task), begin, y), wanted)
     loss = distance + 1.5 * distance.item() * total_variation(begin[0]).mean()
     (slope,) = torch.autograd.grad(loss.sum(), begin)

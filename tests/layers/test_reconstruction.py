@@ -21,6 +21,7 @@ from leakgauge.inversion import (
     reconstruct,
     ssim,
 )
+from leakgauge.inversion.search import presets
 from leakgauge.layers import reconstruction
 from leakgauge.layers.reconstruction import LayersRebuilt, rebuild_from_layers, seeing
 from leakgauge.models import build
@@ -100,7 +101,7 @@ def test_without_the_output_layer_the_label_is_searched_for(
         given.append((args[3].joint_labels, more["labels"]))
         return reconstruct(*args, **more)
 
-    monkeypatch.setattr(reconstruction, "reconstruct", watched)
+    monkeypatch.setattr(presets, "reconstruct", watched)
     found, known = rebuild(task, images, layers, (*layers, "7"), iterations=2)
     assert [found.reads_label, known.reads_label] == [False, True]
     assert given[0] == (True, None)  # no label reaches the search

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from leakgauge.core.types import Params, Task
 from leakgauge.inversion.attack import assumed_steps, attack, attacked_task
-from leakgauge.inversion.observed import AttackOptions, Knowledge, Observed, Reconstruction
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 from leakgauge.inversion.search.presets import Search
 from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.training.client import Client, Sent
@@ -30,7 +30,7 @@ def attack_sent(
     """Return what a search rebuilds; ``defense`` says whether it adapts to the client's."""
     return attack(
         attacked_task(task, client),
-        Observed(params, sent.grads, (client.records, *record), sent.updates),
+        ObservedUpdates(params, sent.grads, (client.records, *record), sent.updates),
         Search(settings),
         Knowledge(
             *box,

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from leakgauge.core.types import Task
 from leakgauge.inversion.methods import Method, Traits
-from leakgauge.inversion.observed import AttackOptions, Knowledge, Observed, Reconstruction
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Middle(Method):
     traits: ClassVar[Traits] = Traits(does="guesses the middle of each value.", uses_labels=False)
 
     def rebuild(
-        self, task: Task, seen: Observed, known: Knowledge, options: AttackOptions
+        self, task: Task, seen: ObservedUpdates, known: Knowledge, options: AttackOptions
     ) -> Reconstruction:
         """Return the same record for each record behind each update."""
         record = known.low + self.place * (known.high - known.low)

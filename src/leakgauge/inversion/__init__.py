@@ -21,7 +21,7 @@ _PLACES = {
     "Lpips": "metrics.lpips",
     "Objective": "search.objective",
     "Method": "methods",
-    "Observed": "observed",
+    "ObservedUpdates": "observed",
     "Reconstruction": "observed",
     "Recovered": "exact",
     "Search": "search.presets",

@@ -15,7 +15,7 @@ from leakgauge.inversion.methods import Method
 from leakgauge.inversion.observed import (
     AttackOptions,
     Knowledge,
-    Observed,
+    ObservedUpdates,
     Reconstruction,
     SearchProgress,
 )
@@ -39,7 +39,7 @@ _UNORDERED = (
 
 
 def attack(
-    task: Task, seen: Observed, method: Method, known: Knowledge, options: AttackOptions
+    task: Task, seen: ObservedUpdates, method: Method, known: Knowledge, options: AttackOptions
 ) -> Reconstruction:
     """Rebuild the records behind the updates of T clients.
 
@@ -80,7 +80,7 @@ def _finds_labels(method: Method, known: Knowledge) -> bool:
     return known.infer is None or (known.infer == "auto" and method.finds_labels)
 
 
-def _at_assumed_rate(seen: Observed, known: Knowledge) -> Grads:
+def _at_assumed_rate(seen: ObservedUpdates, known: Knowledge) -> Grads:
     """Return the updates on the scale of a gradient, read at the rate that the attacker assumes."""
     if known.steps is None or not known.unknown or not seen.updates:
         return seen.grads

@@ -41,7 +41,7 @@ def controls(prepared: Prepared) -> Controls:
 
 
 def _planted(spec: InversionSpec, source: Source) -> Variant:
-    """Return the control with a planted leak; division reads a table's record exactly."""
+    """Return a run on updates of single records; division also reads those of a table."""
     said = "each update is the gradient of a single record"
     if source.task is not None:
         return Variant(spec, source, said)

@@ -19,7 +19,7 @@ from leakgauge.core.types import Grads, Params, Task
 from leakgauge.data.decode import fits
 from leakgauge.gradients.probing import trainable
 from leakgauge.inversion.methods import EXACT, TABLE, Method, Traits
-from leakgauge.inversion.observed import AttackOptions, Knowledge, Observed, Reconstruction
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 
 FLOOR = 1e-6
 """A bias gradient below this share of the largest is rounding, and is not divided by."""
@@ -47,7 +47,7 @@ class Division(Method):
         return EXACT
 
     def rebuild(
-        self, task: Task, seen: Observed, known: Knowledge, options: AttackOptions
+        self, task: Task, seen: ObservedUpdates, known: Knowledge, options: AttackOptions
     ) -> Reconstruction:
         """Return the recovered records; arguments and errors as for ``Method``."""
         assert known.schema is not None

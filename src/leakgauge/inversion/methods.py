@@ -16,7 +16,12 @@ from leakgauge.core.registry import Registry
 if TYPE_CHECKING:
     from leakgauge.core.types import Task
     from leakgauge.defenses import Defense
-    from leakgauge.inversion.observed import AttackOptions, Knowledge, Observed, Reconstruction
+    from leakgauge.inversion.observed import (
+        AttackOptions,
+        Knowledge,
+        ObservedUpdates,
+        Reconstruction,
+    )
 
 EXACT = "exact"
 """Divides gradients of a first linear layer."""
@@ -120,7 +125,7 @@ class Method(ABC):
 
     @abstractmethod
     def rebuild(
-        self, task: Task, seen: Observed, known: Knowledge, options: AttackOptions
+        self, task: Task, seen: ObservedUpdates, known: Knowledge, options: AttackOptions
     ) -> Reconstruction:
         """Return the records behind each of T updates.
 

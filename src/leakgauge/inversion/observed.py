@@ -20,7 +20,7 @@ SearchProgress = Callable[[int, Tensor], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class ObservedUpdates:
     """The updates of T clients, as the server sees them.
 
     Attributes:

@@ -13,7 +13,7 @@ from leakgauge.gradients.walk import LINEAR, walk
 from leakgauge.inversion.attack import attack
 from leakgauge.inversion.metrics.similarity import ssim
 from leakgauge.inversion.metrics.table import PSNR, SSIM
-from leakgauge.inversion.observed import AttackOptions, Knowledge, Observed, SearchProgress
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, SearchProgress
 from leakgauge.inversion.scoring import MSE, Scorer
 from leakgauge.inversion.search.layer_weights import objective_of
 from leakgauge.inversion.search.objective import Objective
@@ -127,7 +127,7 @@ def _rebuilt(
     objective = seeing(objective_of(settings.objective, task.model), names)
     found = attack(
         task,
-        Observed(params, held, (1, *x.shape[1:])),
+        ObservedUpdates(params, held, (1, *x.shape[1:])),
         Search(replace(settings, objective=objective, joint_labels=not reads)),
         Knowledge(x.new_tensor(0.0), x.new_tensor(1.0), infer="auto" if reads else None),
         AttackOptions(seed, progress=progress),

@@ -22,7 +22,7 @@ from leakgauge.inversion.attack import (
 from leakgauge.inversion.labels.inference import Method as LabelMethod
 from leakgauge.inversion.labels.inference import infer_labels
 from leakgauge.inversion.methods import Method
-from leakgauge.inversion.observed import AttackOptions, Knowledge, Observed, SearchProgress
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, SearchProgress
 from leakgauge.inversion.run.kept import MOST_RECORDS
 from leakgauge.inversion.scoring import are_pictures, range_of
 from leakgauge.inversion.search.checks import classes_of
@@ -94,7 +94,7 @@ class PreparedUpdate:
     """
 
     task: Task
-    seen: Observed
+    seen: ObservedUpdates
     method: Method
     known: Knowledge
     warnings: tuple[str, ...]
@@ -192,7 +192,7 @@ def prepare_received(
         guess=public.mean(dim=0),
     )
     known = replace(known, statistics=_statistics(task, update, public, known, kind=statistics))
-    seen = Observed(update.before, update.as_gradient(), (count, *shape))
+    seen = ObservedUpdates(update.before, update.as_gradient(), (count, *shape))
     return PreparedUpdate(task, seen, method, known, warnings, seed)
 
 

@@ -6,7 +6,7 @@ from leakgauge.core.checks import require
 from leakgauge.core.types import Params
 from leakgauge.inversion.attack import assumed_steps, attack, attacked_task, inference_of
 from leakgauge.inversion.methods import Method
-from leakgauge.inversion.observed import AttackOptions, Knowledge, Observed, Reconstruction
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.search.priors import (
@@ -51,7 +51,7 @@ def attack_updates(
     sent = send(scenario.task, params, x, y, client, seed=attempt.spec.seed)
     known = knowledge_of(scenario, attempt, params, sent, x, y)
     task, shape = attacked_task(scenario.task, client), (client.records, *scenario.x.shape[1:])
-    seen = Observed(params, sent.grads, shape, sent.updates)
+    seen = ObservedUpdates(params, sent.grads, shape, sent.updates)
     return sent, attack(task, seen, method or attempt.attack, known, options), known
 
 

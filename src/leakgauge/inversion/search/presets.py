@@ -10,7 +10,7 @@ from leakgauge.core.checks import nearest, require
 from leakgauge.core.types import Task
 from leakgauge.defenses import Defense
 from leakgauge.inversion.methods import Method, Traits
-from leakgauge.inversion.observed import AttackOptions, Knowledge, Observed, Reconstruction
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 from leakgauge.inversion.search.adaptive import adapted_settings, adapts, smoother
 from leakgauge.inversion.search.engine import reconstruct
 from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights, Weights
@@ -172,7 +172,7 @@ class Search(Method):
         return adapts(self.settings, defense)
 
     def rebuild(
-        self, task: Task, seen: Observed, known: Knowledge, options: AttackOptions
+        self, task: Task, seen: ObservedUpdates, known: Knowledge, options: AttackOptions
     ) -> Reconstruction:
         """Return the records with the smallest loss; arguments and errors as for ``Method``."""
         settings = self.settings

@@ -10,7 +10,7 @@ from torch import Tensor
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.types import Task
 from leakgauge.inversion.methods import DAGER, TOKENS, Method, Traits
-from leakgauge.inversion.observed import AttackOptions, Knowledge, Observed, Reconstruction
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 from leakgauge.inversion.text.endings import UNKNOWN
 from leakgauge.inversion.text.sequences import MOST, TOLERANCE, dager
 
@@ -46,7 +46,7 @@ class Dager(Method):
         require(self.noise >= 0, f"noise is {self.noise:g}; expected 0 or more")
 
     def rebuild(
-        self, task: Task, seen: Observed, known: Knowledge, options: AttackOptions
+        self, task: Task, seen: ObservedUpdates, known: Knowledge, options: AttackOptions
     ) -> Reconstruction:
         """Return the sequences ``[T, B, L]``; ``UNKNOWN`` stands for tokens that were not found."""
         began = time.perf_counter()

@@ -14,7 +14,7 @@ from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.inversion import default_lpips, infer_labels
 from leakgauge.inversion.attack import attack
-from leakgauge.inversion.observed import AttackOptions, Knowledge, Observed
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates
 from leakgauge.inversion.scoring import Baselines, Scorer, range_of, to_unit
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import mean_estimate
@@ -59,7 +59,7 @@ def _figures(spec: TimelineSpec, prepared: Prepared, at: At) -> list[Figure]:
     labels, how = (None, SEARCHED) if method.finds_labels else _labels(task, params, sent, y)
     found = attack(
         task,
-        Observed(params, sent, (1, *x.shape[2:])),
+        ObservedUpdates(params, sent, (1, *x.shape[2:])),
         method,
         Knowledge(low, high, labels),
         AttackOptions(derive(spec.seed, QUESTION, "attack")),
