@@ -174,7 +174,18 @@ def test_bad_input_is_one_clear_line(
     assert reason in refusal(go, "audit", table, *TABLE, *ASK, *words)
 
 
-def test_a_task_of_one_s_own_is_for_updates(go: Go) -> None:
+def test_a_task_of_one_s_own_is_for_updates(
+    go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom leakgauge import Dataset, Task\n"
+        "def build():\n"
+        "    task = Task(torch.nn.Linear(3, 2), torch.nn.functional.cross_entropy)\n"
+        "    return task, Dataset(torch.rand(9, 3), torch.arange(9) % 2)\n",
+        encoding="utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     refused = refusal(go, "audit", "--task", "mine:build", *ASK)
     assert "leakgauge invert --update FILE --task MODULE:FUNCTION" in refused
 

@@ -23,7 +23,7 @@ from leakgauge.inversion import words
 from leakgauge.inversion.checking import check
 from leakgauge.inversion.epochs.assignment import METHODS as IMAGE_MATCHINGS
 from leakgauge.inversion.labels.inference import Method
-from leakgauge.inversion.methods import EXACT, METHODS
+from leakgauge.inversion.methods import DAGER, EXACT, METHODS
 from leakgauge.inversion.question import QUESTION
 from leakgauge.inversion.run import running
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
@@ -312,7 +312,7 @@ def test_paper_figures_that_no_attempt_has() -> None:
 
 
 def test_the_words_are_those_of_the_code_they_name() -> None:
-    assert (*PRESETS, EXACT) == tuple(METHODS)
+    assert (*PRESETS, EXACT, DAGER) == tuple(METHODS)
     assert tuple(NETS) == net_names.NETS
     assert tuple(SCHEMES) == words.SCHEMES
     assert (*IMAGE_MATCHINGS, words.GRADIENTS, words.KNOWN) == words.MATCHINGS

@@ -21,7 +21,10 @@ from leakgauge.runs.runner import run_grid
 SETTINGS = {"data": "d", "seed": 0, "batch_size": 1, "labels": "known", "iterations": 10}
 
 
-def cell(method: str, steps: int, seconds: float, *, simulate: bool, **others) -> FinishedCell:
+COMPARISON = Comparison("n", "", "", 0, {}, [], [])
+
+
+def cell(method: str, steps: int, seconds: float, *, simulate: bool, **others) -> Played:
     one = Measurement(
         "reconstruction", "reconstruction", "d", "y", "records", "none", "static", method,
         "seconds", "accumulated", 0, Estimate(seconds, seconds, seconds, 1), 0.0,
@@ -30,8 +33,8 @@ def cell(method: str, steps: int, seconds: float, *, simulate: bool, **others) -
     return FinishedCell({**SETTINGS, **own}, [one])
 
 
-def shown(*cells: FinishedCell) -> list:
-    return charts(groups({str(at): one for at, one in enumerate(cells)}, METRICS))
+def shown(*cells: Played) -> list:
+    return charts(COMPARISON, groups({str(at): one for at, one in enumerate(cells)}, METRICS))
 
 
 def test_the_speed_up_is_the_ratio_of_the_times() -> None:
@@ -67,8 +70,8 @@ def test_only_cells_that_agree_in_all_else_are_compared() -> None:
 def test_no_chart_without_a_simulation_or_a_time() -> None:
     assert shown(cell("agic", 4, 1.0, simulate=False)) == []
     untimed = Group({**SETTINGS, "method": "agic"}, "static", ("0",), {})
-    assert charts([untimed]) == []
-    assert QUESTION.charts(Comparison("n", "", "", 0, {}, [], []), [untimed]) == []
+    assert charts(COMPARISON, [untimed]) == []
+    assert QUESTION.charts(COMPARISON, [untimed]) == []
 
 
 @pytest.fixture

@@ -150,8 +150,9 @@ def _notation(name: str, notation: Notation) -> str:
 
 
 def _common(keys: Mapping[str, Mapping[str, Key]]) -> set[str]:
-    """The keys that all names have, but those without any."""
-    return set.intersection(*(set(one) for one in keys.values() if one))
+    """Return the keys that more than half of the names have."""
+    every = [key for one in keys.values() for key in one]
+    return {key for key in every if 2 * every.count(key) > len(keys)}
 
 
 def _by_name(keys: Mapping[str, Mapping[str, Key]]) -> str:

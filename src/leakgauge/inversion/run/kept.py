@@ -52,7 +52,7 @@ def keep_records(folder: Path, schema: Schema | None, rebuilt: Sequence[Rebuilt]
 
     Args:
         folder: for the files.
-        schema: columns of a table; None for images.
+        schema: columns of a table; None for other records.
         rebuilt: records of the attempts.
     """
     if not rebuilt[0].truth.is_floating_point():

@@ -226,7 +226,7 @@ def _with_note(found: RecoveredText) -> RecoveredText:
     return replace(
         found,
         stopped=(
-            "the sequences found have another gradient than the batch (distance "
-            f"{found.residual:.2g} of 1): one is missing, wrong, or in the batch several times"
+            "the sequences found have another gradient than the batch (relative "
+            f"distance {found.residual:.2g}): one is missing, wrong, or in the batch several times"
         ),
     )
