@@ -1,8 +1,8 @@
 """Draw the diagrams of the threat models: ``python docs/_ext/diagrams.py`` writes the files.
 
 A diagram reads from top to bottom, so that it fits a phone: source, sent values, receiver, and what
-an observer sees, knows and asks. Colours are CSS classes. In a file they follow the reader's system;
-in the site ``inline_diagrams`` removes the style and ``site.css`` supplies it.
+an observer sees, knows and asks. Colours are CSS classes. In a file they follow the reader's
+system; in the site ``inline_diagrams`` removes the style and ``site.css`` supplies it.
 """
 
 import textwrap
