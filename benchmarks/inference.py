@@ -104,7 +104,7 @@ def report(name: str, turns: int) -> bool:
     ratios = [audit(name, shares=False) / audit(name, shares=True) for _ in range(turns)]
     median = statistics.median(ratios)
     print(
-        f"audit with {len(ATTACKS)} attacks, {name} network, faster with each gradient computed once: "
+        f"audit with {len(ATTACKS)} attacks, {name} network, faster with gradients computed once: "
         f"{median:.1f} times ({min(ratios):.1f} to {max(ratios):.1f}), floor {FLOORS[name]:g}"
     )
     return median >= FLOORS[name]

@@ -2,10 +2,10 @@
 
 Run: ``python benchmarks/monitor.py [--threads N] [--repetitions 3]``. Two equal models train in
 turn in one process, some steps each; one is watched: the cheap measure every 10 steps, and
-estimates at 6 checkpoints in a separate process. Both see the same batches, and their weights must be
-the same to the last bit. The ratio is that of CPU seconds of the loop's thread. It ends with an
-error if the median over repetitions exceeds its limit. Wall time is printed, too; it includes other
-processes, so it depends on the free cores.
+estimates at 6 checkpoints in a separate process. Both see the same batches, and their weights must
+be the same to the last bit. The ratio is that of CPU seconds of the loop's thread. It ends with an
+error if the median over repetitions exceeds its limit. Wall time is printed, too; it includes
+other processes, so it depends on the free cores.
 """
 
 import argparse
@@ -77,8 +77,8 @@ def side_by_side() -> tuple[float, float, int]:
         sys.exit("; ".join(monitor.notes))
     made = sum("information_nats" in one for one in monitor.records)
     print(
-        f"  {1e3 * watched.thread / STEPS:.2f} against {1e3 * plain.thread / STEPS:.2f} ms per step "
-        f"in the loop's thread, {1e3 * watched.wall / STEPS:.2f} against "
+        f"  {1e3 * watched.thread / STEPS:.2f} against {1e3 * plain.thread / STEPS:.2f} ms "
+        f"per step in the loop's thread, {1e3 * watched.wall / STEPS:.2f} against "
         f"{1e3 * plain.wall / STEPS:.2f} ms of wall time, {made} estimates, "
         f"{len(monitor.records) - made} cheap measures"
     )

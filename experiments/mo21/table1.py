@@ -5,7 +5,8 @@
 
 A point is a layer of one network on one dataset: the means over the seeds. The pooled correlation
 is followed by the median of those within single runs, because pooled points also compare datasets.
-The last table has the printed F-norm of each layer, normalised over the layers of its network (Figure 8).
+The last table has the printed F-norm of each layer, normalised over the layers of its network
+(Figure 8).
 """
 
 import sys
