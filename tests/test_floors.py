@@ -1,4 +1,4 @@
-"""The floors of docs/architecture.md: imports point down, and never in a circle."""
+"""Check the floors of docs/architecture.md: imports point down, without circles."""
 
 import ast
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ MODULES = {module_name(path): path for path in SOURCE.rglob("*.py")}
 
 
 def statements(tree: ast.AST, *, typing: bool) -> Iterator[ast.AST]:
-    """Every node; without ``typing`` not those that only a type checker sees."""
+    """Return every node; without ``typing``, omit those that only a type checker sees."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not typing:
             for other in node.orelse:
@@ -52,7 +52,7 @@ def statements(tree: ast.AST, *, typing: bool) -> Iterator[ast.AST]:
 
 
 def imported(name: str, *, typing: bool = True) -> set[str]:
-    """The modules of leakgauge that a module imports, also inside functions."""
+    """Return the modules of leakgauge that a module imports, also inside functions."""
     found = set()
     tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
     for node in statements(tree, typing=typing):
@@ -105,7 +105,7 @@ def test_no_room_imports_another() -> None:
 
 
 def test_no_circle() -> None:
-    """Names for the type checker alone, which nothing loads at run time, make none."""
+    """Ignore imports only for the type checker, which are not loaded at run time."""
     TopologicalSorter({name: imported(name, typing=False) for name in MODULES}).prepare()
 
 

@@ -20,7 +20,7 @@ NOISE = "noise:std=10"
 
 
 def people(n: int = 1500) -> pd.DataFrame:
-    """A table in which a feature tells the secret."""
+    """Return a table with a feature that reveals the secret."""
     rng = stream(0, "people")
     sex = rng.integers(2, size=n)
     near = sex + rng.normal(0, 0.2, n)
@@ -42,7 +42,7 @@ def audit(out: Path, **more: object) -> lg.Result:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Audits of one table: the same twice, another seed, and a strong defense."""
+    """Return audits of one table: the same twice, another seed, and a strong defense."""
     base = tmp_path_factory.mktemp("audits")
     audit(base / "one")
     audit(base / "two")
@@ -157,7 +157,7 @@ def sealed(text: str) -> str:
 
 @pytest.mark.slow
 def test_adult_without_and_with_pruning(data_folder: Path, tmp_path: Path) -> None:
-    """Pruning hides something from a forest that sees batches of two; another seed hides none."""
+    """Pruning lowers the leak to a forest on batches of two; another seed does not."""
     for name, more in (("a", ()), ("b", ("--defense", "prune:rate=0.999"))):
         assert run("audit", *ADULT, *more, "--out", tmp_path / name).returncode == 0
     (same,) = main(told(tmp_path / "a", tmp_path / "a"))

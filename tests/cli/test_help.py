@@ -30,7 +30,7 @@ def test_settings_stand_in_panels_in_their_order() -> None:
     assert [one for one in panels if one in PANELS] == list(PANELS)
     defense = told.partition("╭─ Defense")[2].partition("╰")[0]
     assert "--defense" in defense
-    assert "MODULE:NAME[:key=value,...]" in defense  # no markup is taken out of it
+    assert "MODULE:NAME[:key=value,...]" in defense  # markup is not removed
 
 
 @pytest.mark.parametrize("question", list(questions().values()), ids=lambda one: one.name)
@@ -51,7 +51,7 @@ def test_examples_name_options_that_exist(name: str) -> None:
 
 
 def completed(line: str) -> list[str]:
-    """What the installed program answers to the script that bash sources."""
+    """Return the completions of the installed program for bash."""
     words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
     ended = subprocess.run(
         [Path(sys.executable).with_name("leakgauge")],

@@ -1,4 +1,4 @@
-"""CONTRIBUTING: its walk 'add a defense' works when it is followed word by word."""
+"""Follow the steps of CONTRIBUTING's 'add a defense' word by word."""
 
 import os
 import re
@@ -19,7 +19,7 @@ COMMANDS = re.findall(r"^\$ (.*)$", WALK, re.M)
 
 
 def patched(text: str, diff: str) -> str:
-    """Apply added lines behind the line before them, or in the place of one that is removed."""
+    """Insert added lines after their predecessor, or in place of a removed line."""
     last = ""
     for line in diff.splitlines():
         sign, body = line[0], line[1:]
@@ -37,7 +37,7 @@ def patched(text: str, diff: str) -> str:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package and the tests that the walk names, with the walk's files."""
+    """Return a copy of the package and the named tests, with the files of the steps."""
     base = tmp_path_factory.mktemp("walk")
     leave = shutil.ignore_patterns("__pycache__")
     shutil.copy(ROOT / "pyproject.toml", base)

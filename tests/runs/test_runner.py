@@ -1,4 +1,4 @@
-"""A grid that is killed and started again leaves the store of one that was left alone."""
+"""A grid that is killed and started again writes the same store as an undisturbed one."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def job_of(cell: Spec) -> Job:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a table, and a grid of six cells."""
+    """Return a folder with a table, and a grid of six cells."""
     made = tmp_path_factory.mktemp("grid")
     frame().to_csv(made / "people.csv", index=False)
     write(made, "six.yaml", {"defense": ["none", "sign", "prune:rate=0.5"], "seed": [0, 1]})
@@ -68,7 +68,7 @@ def write(folder: Path, file: str, *grids: dict, **more: object) -> Path:
 
 
 def store(out: Path) -> dict[str, bytes]:
-    """Every file of the store, and the list of its cells."""
+    """Return every file of the store, and the list of its cells."""
     files = [*(out / "cells").rglob("*"), out / "run.yaml"]
     return {str(one.relative_to(out)): one.read_bytes() for one in files if one.is_file()}
 
@@ -97,7 +97,7 @@ def start(file: Path, out: Path, *args: str) -> subprocess.Popen:
 def test_each_cell_is_the_audit_of_its_settings(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """Against an audit of the same table from Python, which plays "none" beside it."""
+    """Compare with an audit of the same table from Python, which also runs "none"."""
     grid = read_grid(folder / "six.yaml")
     (cell,) = [one for one in grid.cells if (one.defense, one.seed) == (("sign",), 1)]
     data = lg.load(folder / "people.csv", label="income", secret="sex")
@@ -123,7 +123,7 @@ def test_each_cell_is_the_audit_of_its_settings(
 def test_killed_and_started_again_with_two_jobs(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """Neither the kill nor the jobs change the store."""
+    """Kills and jobs do not change the store."""
     out = tmp_path / "out"
     running = start(folder / "six.yaml", out)
     while len(finished(out)) < 2:
@@ -177,7 +177,7 @@ def test_100_cells_killed_five_times_at_random(folder: Path, tmp_path: Path) -> 
     assert len(finished(out)) == 100
 
 
-def test_what_a_kill_leaves_half_done_does_no_harm(
+def test_half_written_files_of_a_kill_are_harmless(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -202,7 +202,7 @@ def test_what_a_kill_leaves_half_done_does_no_harm(
     assert not (out / "work").exists()
 
 
-def test_refused_cells_are_told_and_the_others_kept(
+def test_refused_cells_are_reported_and_the_others_kept(
     folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -268,7 +268,7 @@ def test_json_and_report(
     shutil.copy(folder / "people.csv", tmp_path)
     monkeypatch.chdir(tmp_path)
     out = Path("leakgauge-runs", "six")
-    put(undisturbed, out)  # the data lie elsewhere, and nothing is done again
+    put(undisturbed, out)  # the data are elsewhere, and no cell is run again
     assert command(monkeypatch, "run", file, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["name"], told["size"], told["out"], told["asked"]) == ("six", "", str(out), 6)
@@ -360,7 +360,7 @@ def test_a_damaged_store_is_one_line(
 def refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> str:
-    """The line that refuses a page."""
+    """Return the line that refuses a page."""
     assert command(monkeypatch, "report", folder) == 2
     told = capsys.readouterr()
     assert told.out == ""
@@ -437,8 +437,8 @@ def test_time_left() -> None:
     assert seconds_left(took, jobs, {}, workers=1) == 0
 
 
-def test_a_cell_that_another_process_still_plays_is_waited_for(tmp_path: Path) -> None:
-    """A kill of the command can leave a worker behind, which goes on with its cell."""
+def test_the_run_waits_for_a_cell_of_another_process(tmp_path: Path) -> None:
+    """A worker can survive a kill of the command and continue with its cell."""
     store = Store(tmp_path)
     order: list[str] = []
 

@@ -12,6 +12,6 @@ SEX = Attribute(Column("sex", "category", 4, 6, ("f", "m")), ("f", "m"), CODES, 
 
 
 def a_pair(seed: int = 0) -> Pair:
-    """A record far out: each of its gradients is longer than the clips here."""
+    """Return an extreme record with gradients longer than the clips of the tests."""
     x = 3 * torch.randn(INPUTS, generator=torch_stream(seed, "x"))
     return Pair(x, torch.tensor(seed % 2), SEX)
