@@ -39,11 +39,11 @@ def finished(table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
 
 
 def test_json_has_what_a_pipeline_needs(finished: tuple[Path, dict]) -> None:
-    out, told = finished
-    answer = told["inference"]
+    out, printed = finished
+    answer = printed["inference"]
     assert (answer["label"], answer["secret"], answer["seed"]) == ("income", "sex", 0)
-    assert told["report"] == str(out / "report.html")
-    assert [row["ask"] for row in told["summary"]] == ["property", "attribute"]
+    assert printed["report"] == str(out / "report.html")
+    assert [row["ask"] for row in printed["summary"]] == ["property", "attribute"]
     assert [(cell["ask"], cell["adversary"]) for cell in answer["cells"]] == [
         ("property", "forest"),
         ("attribute", "forest"),
@@ -59,7 +59,7 @@ def test_json_has_what_a_pipeline_needs(finished: tuple[Path, dict]) -> None:
 
 
 def test_folder_holds_records_run_and_report(finished: tuple[Path, dict]) -> None:
-    out, told = finished
+    out, printed = finished
     assert "<html" in (out / "report.html").read_text(encoding="utf-8")
     run = (out / "run.yaml").read_text(encoding="utf-8")
     for word in ("seed", "fingerprint", "torch", "batch_size", "group: person"):
@@ -67,7 +67,7 @@ def test_folder_holds_records_run_and_report(finished: tuple[Path, dict]) -> Non
     accumulated = [
         r for r in read_measurements(out) if (r.metric, r.round) == ("auroc", "accumulated")
     ]
-    for cell, record in zip(told["inference"]["cells"], accumulated, strict=True):
+    for cell, record in zip(printed["inference"]["cells"], accumulated, strict=True):
         assert cell["accumulated"]["auroc"]["value"] == record.estimate.value
 
 
@@ -80,8 +80,8 @@ def test_two_secrets_are_two_answers_in_one_report(table: Path, tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     assert "property of sex" in done.stdout
     assert "property of smokes" in done.stdout
-    told = json.loads(command.run(*words, "--json").stdout)
-    assert [one["secret"] for one in told["headline"]] == ["sex", "smokes"]
+    printed = json.loads(command.run(*words, "--json").stdout)
+    assert [one["secret"] for one in printed["headline"]] == ["sex", "smokes"]
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     anchors = re.findall(r' id="([^"]+)"', page)
     assert len(set(anchors)) == len(anchors)

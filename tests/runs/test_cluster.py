@@ -148,7 +148,7 @@ def test_jobs_that_did_not_end_are_cancelled_with_the_run() -> None:
 
 
 def test_a_cluster_without_a_worker_is_reported_once() -> None:
-    told: list[str] = []
+    notes: list[str] = []
 
     class Empty(ClusterInProcess):
         looks = 4
@@ -160,8 +160,8 @@ def test_a_cluster_without_a_worker_is_reported_once() -> None:
 
     cluster = Empty()
     jobs = [partial(abs, 5)]
-    assert list(spread_over(cluster, jobs, given_up=given_up, say=told.append)) == [5]
-    assert told == ["the cluster has no worker for these cells; they wait until it has one"]
+    assert list(spread_over(cluster, jobs, given_up=given_up, say=notes.append)) == [5]
+    assert notes == ["the cluster has no worker for these cells; they wait until it has one"]
 
 
 def test_a_lost_cell_is_a_refused_one(folder: Path, tmp_path: Path) -> None:
@@ -353,17 +353,17 @@ def test_dask_loses_a_worker_and_uses_one_that_joins_late(
 
     def progress(done: int, of: int, left: float | None) -> None:
         if done == 0:
-            told.start()
+            disturbing.start()
 
     def disturb() -> None:
         killed.append(clusters.ask(running, "kill"))
         late.extend(clusters.ask(running, "join"))
         hold.unlink()
 
-    told = threading.Thread(target=disturb)
+    disturbing = threading.Thread(target=disturb)
     grid = toy_grid(folder, 12, clusters.Waiting())
     assert run_grid(grid, out, executor=at(address), progress=progress) == []
-    told.join()
+    disturbing.join()
     assert set(late) <= set(clusters.workers_of(out))
     assert not set(killed) & set(clusters.workers_of(out))
     assert run_grid(grid, tmp_path / "whole") == []
@@ -460,10 +460,10 @@ def test_a_stopped_run_continues_with_another_executor(
     pytest.importorskip({"dask": "distributed", "ray": "ray"}[name])
     file, whole = twenty_five
     out = tmp_path / "out"
-    with (tmp_path / "told").open("w") as told:
+    with (tmp_path / "output").open("w") as output:
         running = subprocess.Popen(
             [sys.executable, "-m", "leakgauge", "run", file, "--out", out, "--executor", name,
-             "--jobs", "2"], stderr=told, stdout=told, start_new_session=True,
+             "--jobs", "2"], stderr=output, stdout=output, start_new_session=True,
         )  # fmt: skip
     clusters.until(lambda: finished(out) >= 2, 300)
     if sent == signal.SIGINT:
@@ -471,7 +471,7 @@ def test_a_stopped_run_continues_with_another_executor(
     else:
         running.send_signal(sent)
     assert running.wait(timeout=30) == code
-    text = (tmp_path / "told").read_text()
+    text = (tmp_path / "output").read_text()
     assert "Traceback" not in text
     assert text.rstrip().endswith("repeat the command")
     assert 2 <= finished(out) < 25

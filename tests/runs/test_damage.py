@@ -138,8 +138,8 @@ def test_a_flipped_bit_does_not_change_figures(
         out = copied(tmp_path, str(number))
         (damaged,) = (out / "work").rglob(files[number % len(files)])
         flip(damaged, rng)
-        (told,) = checksum_notes(run, out, whole)
-        assert damaged.name in told
+        (note,) = checksum_notes(run, out, whole)
+        assert damaged.name in note
 
 
 def copied(folder: Path, name: str, what: str = "killed") -> Path:
@@ -151,7 +151,7 @@ def checksum_notes(run: Runner, out: Path, whole: list[Measurement]) -> list[str
     """Return the notes on remade files, for a run that must end like the whole one."""
     notes = Notes()
     assert timeless(run(out, notes)) == whole
-    return [text for text in notes.told if "anew" in text or "played again" in text]
+    return [text for text in notes.texts if "anew" in text or "played again" in text]
 
 
 @pytest.mark.parametrize(
@@ -170,9 +170,9 @@ def test_a_copied_or_swapped_round_does_not_change_figures(
     rounds = Path("work", "toy", "checkpoints", "toy")
     out = copied(tmp_path, "copied") / rounds
     shutil.copy(out / taken, out / put)
-    (told,) = checksum_notes(run, tmp_path / "copied", whole)
-    assert put in told
-    assert "of another run or another part" in told
+    (note,) = checksum_notes(run, tmp_path / "copied", whole)
+    assert put in note
+    assert "of another run or another part" in note
     out = copied(tmp_path, "swapped") / rounds
     (out / taken).rename(out / "aside")
     (out / put).rename(out / taken)
@@ -193,8 +193,8 @@ def test_a_round_of_another_run_or_after_other_rounds_is_run_again(
     for name in ("state-0002.safetensors", "step-0002.npz", "closing.npz"):
         out = copied(tmp_path, name)
         shutil.copy(tmp_path / "other" / rounds / name, out / rounds / name)
-        (told,) = checksum_notes(run, out, whole)
-        assert name in told
+        (note,) = checksum_notes(run, out, whole)
+        assert name in note
     # A round of the same run after other states differs only in its predecessors.
     folder = WorkFolder(tmp_path / "work")
     folder.keep_arrays("step", {}, {"number": 1}, after="one")
@@ -208,8 +208,8 @@ def test_checkpoints_of_a_version_without_identities_are_made_again(
     run = toy(tmp_path / "killed", monkeypatch)
     whole = timeless(run(tmp_path / "whole"))
     (tmp_path / "killed" / "work" / "toy" / "made-by.json").rename(tmp_path / "made-by.yaml")
-    (told,) = checksum_notes(run, tmp_path / "killed", whole)
-    assert "checkpoints of another run" in told
+    (note,) = checksum_notes(run, tmp_path / "killed", whole)
+    assert "checkpoints of another run" in note
 
 
 # --- finished cells ------------------------------------------------------------------------------
@@ -226,9 +226,9 @@ def test_a_damaged_cell_is_run_again_and_not_shown_on_pages(tmp_path: Path, name
         flip(out / "cells" / "toy" / name, rng)
         with pytest.raises(InputError, match=r"checksum; repeat the command of the run to make it"):
             read_audit(out)
-        (told,) = checksum_notes(run, out, whole)
-        assert name in told
-        assert told.endswith("; this cell is played again")
+        (note,) = checksum_notes(run, out, whole)
+        assert name in note
+        assert note.endswith("; this cell is played again")
         assert store(out) == before
 
 
@@ -259,8 +259,8 @@ def test_a_cell_of_another_run_is_run_again(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "other" / "cells", tmp_path / "whole" / "cells", dirs_exist_ok=True)
     with pytest.raises(InputError, match="belongs to another run"):
         read_audit(tmp_path / "whole")
-    (told,) = checksum_notes(run, tmp_path / "whole", whole)
-    assert "belongs to another run; this cell is played again" in told
+    (note,) = checksum_notes(run, tmp_path / "whole", whole)
+    assert "belongs to another run; this cell is played again" in note
 
 
 def test_a_damaged_description_is_refused_by_report_and_written_again_by_a_run(
@@ -274,8 +274,8 @@ def test_a_damaged_description_is_refused_by_report_and_written_again_by_a_run(
         flip(out / "run.yaml", rng)
         with pytest.raises(InputError, match=r"checksum; repeat the command of the run to write"):
             write_page(out, {})
-        (told,) = checksum_notes(run, out, whole)
-        assert "run.yaml" in told
+        (note,) = checksum_notes(run, out, whole)
+        assert "run.yaml" in note
         assert store(out) == before
 
 

@@ -113,7 +113,7 @@ def test_interrupted_from_the_keyboard(table: Path, tmp_path: Path) -> None:
         assert running.poll() is None, "it ended before it could be stopped"
         time.sleep(0.02)
     running.send_signal(signal.SIGINT)
-    _, told = running.communicate(timeout=60)
+    _, errors = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "Traceback" not in told
-    assert f"--out {out}" in told
+    assert "Traceback" not in errors
+    assert f"--out {out}" in errors

@@ -132,16 +132,16 @@ def test_killed_and_started_again_with_two_jobs(
     assert processes.kill(running)
     kept = finished(out)
     assert 2 <= len(kept) < 6
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     run_grid(
         read_grid(folder / "six.yaml"),
         out,
-        progress=lambda done, of, _: told.append((done, of)),
+        progress=lambda done, of, _: progress.append((done, of)),
         workers=2,
     )
     assert store(out) == undisturbed
     assert kept.items() <= finished(out).items()  # not done again
-    assert told == [(done, 6) for done in range(len(kept), 7)]
+    assert progress == [(done, 6) for done in range(len(kept), 7)]
     left = sorted(child.name for child in out.iterdir() if child.name != ".locks")
     assert left == ["cells", "run.yaml", "timings.json"]
 
@@ -270,12 +270,17 @@ def test_json_and_report(
     out = Path("leakgauge-runs", "six")
     put(undisturbed, out)  # the data are elsewhere, and no cell is run again
     assert command(monkeypatch, "run", file, "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["name"], told["size"], told["out"], told["asked"]) == ("six", "", str(out), 6)
-    assert len(told["cells"]) == 2 * (1 + 2 + 2)
-    chosen = [c for c in told["cells"] if (c["defense"], c["knowledge"]) == ("sign", "adaptive")]
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["name"], printed["size"], printed["out"], printed["asked"]) == (
+        "six",
+        "",
+        str(out),
+        6,
+    )
+    assert len(printed["cells"]) == 2 * (1 + 2 + 2)
+    chosen = [c for c in printed["cells"] if (c["defense"], c["knowledge"]) == ("sign", "adaptive")]
     values = [cell["measurements"]["auroc"]["value"] for cell in chosen]
-    (compared,) = told["compare"]
+    (compared,) = printed["compare"]
     assert compared["seeds"] == len(values) == 2
     assert compared["ours"]["value"] == pytest.approx(sum(values) / 2)
     assert compared["difference"] == pytest.approx(sum(values) / 2 - 0.9)
@@ -362,17 +367,17 @@ def refused(
 ) -> str:
     """Return the line that refuses a page."""
     assert command(monkeypatch, "report", folder) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("error: ")
-    assert told.err.count("\n") == 1
-    return told.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("error: ")
+    assert output.err.count("\n") == 1
+    return output.err
 
 
 def test_a_damaged_grid_ends_as_an_undamaged_one(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    rng, told = stream(0, "flips"), list[str]()
+    rng, notes = stream(0, "flips"), list[str]()
     written(tmp_path, undisturbed)
     one, other, third, *_ = sorted((tmp_path / "cells").iterdir())
     one.rename(tmp_path / "aside")  # two cells change places
@@ -382,12 +387,12 @@ def test_a_damaged_grid_ends_as_an_undamaged_one(
         write_page(tmp_path, questions())
     flip(tmp_path / "run.yaml", rng)
     flip(third / "measurements.jsonl", rng)
-    assert run_grid(read_grid(folder / "six.yaml"), tmp_path, say=told.append) == []
+    assert run_grid(read_grid(folder / "six.yaml"), tmp_path, say=notes.append) == []
     assert store(tmp_path) == undisturbed
-    assert [text for text in told if "run.yaml" in text and "written anew" in text]
-    assert sum("belongs to another run" in text for text in told) == 2
-    assert [text for text in told if third.name in text and "checksum" in text]
-    assert len(told) == 4
+    assert [text for text in notes if "run.yaml" in text and "written anew" in text]
+    assert sum("belongs to another run" in text for text in notes) == 2
+    assert [text for text in notes if third.name in text and "checksum" in text]
+    assert len(notes) == 4
 
 
 def written(folder: Path, files: dict[str, bytes]) -> None:
@@ -404,9 +409,9 @@ def test_a_folder_in_use_is_one_line(
 ) -> None:
     (tmp_path / "notes.txt").touch()
     assert command(monkeypatch, "run", folder / "six.yaml", "--out", tmp_path) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: ")
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
 
 
 def test_data_that_change_under_a_run_are_refused(folder: Path, tmp_path: Path) -> None:

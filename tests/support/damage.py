@@ -31,10 +31,10 @@ class Notes(Silent):
     """Progress that keeps the notes to the user."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.texts: list[str] = []
 
     def note(self, text: str) -> None:
-        self.told.append(text)
+        self.texts.append(text)
 
 
 def kill_after(patch: pytest.MonkeyPatch, states: int) -> None:
