@@ -1,4 +1,4 @@
-"""Speed and memory of batch gradients against a plain autograd loop.
+"""Measure speed and memory of batch gradients against a plain autograd loop.
 
 Run: ``python benchmarks/gradients.py [--threads N] [--repetitions 7]``. It prints only ratios:
 both sides run in turn in one process, and each turn gives a ratio.
@@ -24,7 +24,7 @@ RECORDS, BATCH = 1000, 16
 
 
 def naive(task: Task, x: Tensor, y: Tensor, rows: Tensor | None) -> None:
-    """Compute one batch after the other and write each gradient into its place."""
+    """Compute the gradients of single batches in a loop and write them into the stack."""
     weights = list(task.model.parameters())
     count = len(x) if rows is None else len(rows)
     out = [value.new_empty(count, *value.shape) for value in weights]
@@ -56,7 +56,7 @@ def seconds(call: Callable[[], None]) -> float:
 
 
 def compare(name: str, model: nn.Module, shape: tuple[int, ...], trials: int, turns: int) -> None:
-    """Print the ratios of one model; arbitrary batches repeat no record."""
+    """Print the ratios of one model; arbitrary batches do not repeat records."""
     generator = torch.Generator().manual_seed(0)
     task = Task(model, F.cross_entropy)
     x = torch.randn(trials, BATCH, *shape, generator=generator)

@@ -1,12 +1,12 @@
-"""What an audit gains from making each gradient once.
+"""Measure what an audit gains from computing each gradient once.
 
-With several attacks, they share the gradients of their shadow batches; with images, the trials of
-one block of records follow one another and share the gradients of its records.
+Several attacks share the gradients of their shadow batches. With images, the trials of one block
+of records run in sequence and share the gradients of its records.
 
 Run: ``python benchmarks/inference.py [--threads N] [--repetitions 2]``. It prints only ratios: both
-sides play the same audit in turn in one process, and each turn gives a ratio. It ends with an error
-where the median lies below its floor. The dearer gradients are, the more an audit gains; with a
-light network the attacks themselves cost most.
+sides run the same audit in turn in one process, and each turn gives a ratio. It ends with an error
+if the median is below its floor. An audit gains more if gradients are expensive; with a light
+network the attacks themselves cost most.
 """
 
 import argparse
@@ -40,7 +40,7 @@ NETWORKS = {"light": "cnn", "faces": "cnn-ccs24"}
 
 
 def network(name: str) -> nn.Module:
-    """A network by its name, or one of seven convolutions."""
+    """Return a network by its name, or one of seven convolutions."""
     generator = torch.Generator().manual_seed(0)
     if name in NETWORKS:
         return build(NETWORKS[name], channels=3, classes=2, side=SIDE, generator=generator)
@@ -55,7 +55,7 @@ def network(name: str) -> nn.Module:
 
 
 def source_of(name: str) -> Source:
-    """Random images, whose brightness shows a secret a little."""
+    """Return random images with a secret that slightly changes their brightness."""
     generator = torch.Generator().manual_seed(0)
     secret = torch.randint(2, (RECORDS,), generator=generator)
     x = torch.rand(RECORDS, 3, SIDE, SIDE, generator=generator)
@@ -68,14 +68,14 @@ def source_of(name: str) -> Source:
 
 
 def audit(name: str, *, shares: bool) -> float:
-    """Return the seconds that an audit with all attacks takes."""
+    """Return the seconds of an audit with all attacks."""
     made = Shared if shares else lambda *_, **__: Shared()
     with mock.patch("leakgauge.inference.run.observing.Shared", made):
         return seconds(name, ATTACKS, trials=100)
 
 
 def audit_in_order(*, by_block: bool) -> float:
-    """Return the seconds that an audit with one attack and many trials takes."""
+    """Return the seconds of an audit with one attack and many trials."""
     if by_block:
         return seconds("faces", ATTACKS[:1], trials=TRIALS)
     with mock.patch("leakgauge.inference.run.rounds.by_block", as_drawn):
@@ -87,7 +87,7 @@ def as_drawn(trials: Trials) -> torch.Tensor:
 
 
 def seconds(name: str, attacks: Sequence[str], *, trials: int) -> float:
-    """Return the seconds that an audit takes."""
+    """Return the seconds of an audit."""
     source = source_of(name)
     adversaries = tuple(f"{one}:batches={BATCHES}" for one in attacks)
     spec = InferenceSpec(
@@ -104,7 +104,7 @@ def report(name: str, turns: int) -> bool:
     ratios = [audit(name, shares=False) / audit(name, shares=True) for _ in range(turns)]
     median = statistics.median(ratios)
     print(
-        f"audit with {len(ATTACKS)} attacks, {name} network, faster with each gradient made once: "
+        f"audit with {len(ATTACKS)} attacks, {name} network, faster with gradients computed once: "
         f"{median:.1f} times ({min(ratios):.1f} to {max(ratios):.1f}), floor {FLOORS[name]:g}"
     )
     return median >= FLOORS[name]

@@ -1,4 +1,4 @@
-"""Speed of the inner step of gradient inversion and of whole attacks.
+"""Measure the speed of the inner step of gradient inversion and of whole attacks.
 
 Run: ``python benchmarks/inversion.py [--threads N] [--repetitions 7] [--iterations 500] [--quick]
 [--cpu-time] [--only step targets local peer] [--nets slim ...]``. It prints only ratios: all sides
@@ -41,7 +41,7 @@ from leakgauge.models import resnet20, slim
 
 CLASSES, SHAPE = 10, (3, 32, 32)
 MEAN, STD = 0.5, 0.25
-"""Of the normalisation of the images."""
+"""Mean and standard deviation of the normalisation of the images."""
 LOW, HIGH = torch.full(SHAPE, -MEAN / STD), torch.full(SHAPE, (1 - MEAN) / STD)
 
 OURS: tuple[dict[str, Any], ...] = ({}, {"slope": "difference"})
@@ -87,7 +87,7 @@ def double_backward(task: Task, params: Params, x: Tensor, y: Tensor) -> Grads:
 
 
 def iteration(step: Callable[..., Grads], x: Tensor, y: Tensor, wanted: Grads) -> Tensor:
-    """Return the objective's gradient in ``x``: an iteration without the optimiser."""
+    """Return the objective's gradient in ``x``: one iteration without the optimiser."""
     x = x.detach().requires_grad_()
     return torch.autograd.grad(Cosine()(step(x, y), wanted).sum(), x)[0]
 
@@ -161,7 +161,7 @@ def case(model: nn.Module, count: int, batch: int) -> tuple[Task, Params, Tensor
 
 def compare_targets(options: argparse.Namespace) -> None:
     count = 8
-    print(f"{count} targets at once, times faster than one after another:")
+    print(f"{count} targets at once, times faster than in sequence:")
     for name in options.nets or (("slim",) if options.quick else ("slim", "ResNet20 width 16")):
         for batch in (1, 4):
             task, params, x, y, wanted = case(nets()[name](), count, batch)
@@ -240,7 +240,7 @@ def compare_peer(options: argparse.Namespace) -> None:
         return
     iterations = 30 if options.quick else options.iterations
     print(f"Inverting Gradients against breaching, {iterations} iterations, labels known;")
-    print("breaching runs one target after another, leakgauge runs them at once:")
+    print("breaching runs the targets in sequence, leakgauge runs them at once:")
     print(f"{'':<44} times faster               PSNR, dB: ours, theirs")
     # The weight of the total variation is breaching's, so both solve the same problem.
     plain = preset("inverting-gradients", iterations=iterations, total_variation=0.2)
@@ -305,9 +305,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--repetitions", type=int, default=7)
-    parser.add_argument("--iterations", type=int, default=500, help="of whole attacks")
+    parser.add_argument("--iterations", type=int, default=500, help="iterations of whole attacks")
     parser.add_argument("--quick", action="store_true", help="fewer cases, fewer iterations")
-    parser.add_argument("--cpu-time", action="store_true", help="where others use the machine")
+    parser.add_argument("--cpu-time", action="store_true", help="use if others share the machine")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument("--nets", nargs="+", choices=nets())
     options = parser.parse_args()

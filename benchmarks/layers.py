@@ -1,8 +1,8 @@
-"""Speed of sensitivity by layer, and what the question of layers costs by layer and in memory.
+"""Measure the speed of sensitivity by layer, and time per layer and memory of the question.
 
 Run: ``python benchmarks/layers.py [--threads N] [--repetitions 5]``. Both sides run in turn in one
-process, and each turn gives a ratio. It ends with an error where the median lies below its floor.
-The seconds are printed as information alone. The peak of memory is that of a process of its own.
+process, and each turn gives a ratio. It ends with an error if the median is below its floor.
+The seconds are printed only as information. The peak of memory is that of a separate process.
 """
 
 import argparse
@@ -33,17 +33,17 @@ from leakgauge.runs.work import WorkFolder
 RECORDS, CLASSES, SIDE = 64, 2, 32
 FLOORS = {"alexnet": 1.5, "vgg11": 1.0, "fcnet": 1.2}
 OUTPUTS = (1000, 4096)
-"""Records and values of a layer whose information is bounded."""
+"""Records and values of the layer for the bound of the information."""
 
 FEW, MANY, NARROW = 8, 32, 64
-"""Layers of two networks of the same width, whose cost by layer is compared."""
+"""Numbers of layers of the two compared networks, and their common width."""
 
 COST_FLOOR = 0.7
-"""A layer among many may cost 1 / 0.7 of what it costs among few."""
+"""Smallest ratio of the cost per layer in a shallow network to that in a deep one."""
 
 DEEP, WIDE = 6, 1024
 MEMORY_FLOOR = 10.0
-"""All gradients, whole, against the peak of memory that a run takes."""
+"""Smallest ratio of the size of all whole gradients to the peak of memory of a run."""
 
 SMALL = LayersSpec(
     task="mine:build",
@@ -59,7 +59,7 @@ SEEN = LARGE.shadow_batches + LARGE.held_out + LARGE.trials
 
 
 def by_records(task: Task, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """The squared norms of the Jacobians from whole gradients, one class after the other."""
+    """Return the squared norms of the Jacobians from whole gradients, class by class."""
     total: dict[str, Tensor] = {}
     params = params_of(task.model)
     for label in range(CLASSES):
@@ -102,7 +102,7 @@ def report(name: str, turns: int, floor: float) -> bool:
 
 
 def model_of(layers: int, width: int) -> nn.Module:
-    """A network of linear layers, which neither shrink nor grow gradients."""
+    """Return a network of linear layers that keep the norm of gradients."""
     generator = torch.Generator().manual_seed(0)
     body: list[nn.Module] = []
     for _ in range(layers - 1):
@@ -113,26 +113,26 @@ def model_of(layers: int, width: int) -> nn.Module:
 
 
 def source_of(task: Task, width: int) -> Source:
-    """Random records with a property that one of their features shows."""
+    """Return random records with a property that one of their features shows."""
     x = torch.randn(1000, width, generator=torch.Generator().manual_seed(0))
     data = Dataset(x, (x[:, 0] > 0).long(), {"p": (x[:, 1] > 0).long()})
     return Source("mine:build", pd.DataFrame(), None, None, "0", task=task, dataset=data)
 
 
-def play(layers: int, width: int, spec: LayersSpec) -> None:
-    """Play the question on such a network, with the paper's forest."""
+def run(layers: int, width: int, spec: LayersSpec) -> None:
+    """Run the question on a linear network, with the paper's forest."""
     source = source_of(Task(model_of(layers, width)), width)
     with tempfile.TemporaryDirectory() as folder:
         QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(Path(folder)), Silent(), workers=1)
 
 
 def cost_by_layer(turns: int) -> bool:
-    """Print what a layer costs in a deep network, and return whether it reaches its floor."""
-    play(2, NARROW, SMALL)
+    """Print the cost of a layer in a deep network, and return whether it reaches its floor."""
+    run(2, NARROW, SMALL)
     ratios = []
     for _ in range(turns):
-        few = seconds(lambda: play(FEW, NARROW, SMALL))
-        many = seconds(lambda: play(MANY, NARROW, SMALL))
+        few = seconds(lambda: run(FEW, NARROW, SMALL))
+        many = seconds(lambda: run(MANY, NARROW, SMALL))
         ratios.append((few / FEW) / (many / MANY))
     median = statistics.median(ratios)
     print(
@@ -143,15 +143,15 @@ def cost_by_layer(turns: int) -> bool:
 
 
 def peak() -> int:
-    """Return the bytes that the question takes on a wide network beyond what was in use before."""
-    play(2, NARROW, SMALL)
+    """Return the additional bytes that the question needs on a wide network."""
+    run(2, NARROW, SMALL)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    play(DEEP, WIDE, LARGE)
+    run(DEEP, WIDE, LARGE)
     return 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 def memory() -> bool:
-    """Print what all gradients would take against what is taken, and whether that is enough."""
+    """Print the size of all gradients over the peak, and return whether it reaches its floor."""
     command = [sys.executable, __file__, "--peak"]
     taken = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     weights = sum(leaf.numel() for leaf in params_of(model_of(DEEP, WIDE)).values())
@@ -168,7 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--peak", action="store_true", help="print the bytes of one run alone")
+    parser.add_argument("--peak", action="store_true", help="print only the bytes of one run")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.peak:

@@ -1,8 +1,8 @@
-"""Speed and memory of gradients as factors against gradients of each record.
+"""Measure speed and memory of gradients as factors against gradients of each record.
 
 Run: ``python benchmarks/membership.py [--threads N] [--repetitions 5]``. It prints only ratios:
-both sides run in turn in one process, and each turn gives a ratio. It ends with an error where a
-median lies below its floor.
+both sides run in turn in one process, and each turn gives a ratio. It ends with an error if a
+median is below its floor.
 """
 
 import argparse
@@ -23,17 +23,17 @@ from leakgauge.models import mlp
 
 RECORDS, KERNELS, BATCH = 1600, 100, 64
 SPEED, SIZE, PROJECTION = 20, 20, 3
-"""The floors."""
+"""Smallest accepted ratios."""
 
 
 def network() -> Task:
-    """The network of the paper's kind: four linear layers."""
+    """Return a network of four linear layers, as in the paper."""
     generator = torch.Generator().manual_seed(0)
     return Task(mlp(446, 30, hidden=(512, 256, 128), generator=generator))
 
 
 def whole(task: Task, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """The gradients of each record by ``vmap``, as torch's own tutorial makes them."""
+    """Return the gradients of each record by ``vmap``, as in torch's tutorial."""
 
     def loss(params: dict[str, Tensor], one: Tensor, label: Tensor) -> Tensor:
         outputs = functional_call(task.model, params, (one[None],))
@@ -46,7 +46,7 @@ def whole(task: Task, x: Tensor, y: Tensor) -> dict[str, Tensor]:
 
 
 def through(project: Callable[[], Tensor], kernels: Tensor, slope: Tensor) -> None:
-    """Forward and backward through kernels as long as a row of the gradient."""
+    """Run forward and backward through kernels as long as a row of the gradient."""
     torch.autograd.grad(project(), kernels, slope)
 
 

@@ -1,11 +1,11 @@
-"""What a monitor costs a training loop: a CIFAR CNN with it and without it, side by side.
+"""Measure the cost of a monitor for a training loop: a CIFAR CNN with and without one.
 
 Run: ``python benchmarks/monitor.py [--threads N] [--repetitions 3]``. Two equal models train in
 turn in one process, some steps each; one is watched: the cheap measure every 10 steps, and
-estimates at 6 checkpoints in a process of their own. Both see the same batches, and their weights
-must be the same to the last bit. The ratio is that of CPU seconds of the loop's own thread. It ends
-with an error where the median over repetitions exceeds its limit. Wall time is printed beside it;
-it counts what other processes take, so it depends on the cores that are free.
+estimates at 6 checkpoints in a separate process. Both see the same batches, and their weights must
+be the same to the last bit. The ratio is that of CPU seconds of the loop's thread. It ends with an
+error if the median over repetitions exceeds its limit. Wall time is printed, too; it includes
+other processes, so it depends on the free cores.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from leakgauge.models import build
 from leakgauge.tokens.monitor.monitor import Monitor
 
 LIMIT = 1.10
-"""Seconds of the loop's thread with a monitor, over those without it."""
+"""Largest ratio of the seconds of the loop's thread with a monitor to those without."""
 
 BATCH, CLASSES, SIDE, RECORDS = 64, 10, 32, 4096
 STEPS, TURN = 1200, 10
@@ -31,7 +31,7 @@ CHECKPOINTS = (250, 450, 650, 850, 1050, 1190)
 
 @dataclass(eq=False)
 class Training:
-    """A CNN in training, and the seconds that it took."""
+    """A CNN in training, with its seconds so far."""
 
     x: Tensor
     y: Tensor
@@ -59,7 +59,7 @@ class Training:
 
 
 def side_by_side() -> tuple[float, float, int]:
-    """Return the ratios of thread and wall time, and the number of estimates that were made."""
+    """Return the ratios of thread and wall time, and the number of finished estimates."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(RECORDS, 3, SIDE, SIDE, generator=generator)
     y = torch.randint(CLASSES, (RECORDS,), generator=generator)
@@ -67,7 +67,7 @@ def side_by_side() -> tuple[float, float, int]:
     monitor = Monitor(watched.model, every=10, checkpoints=CHECKPOINTS, waiting=6, live=False)
     with monitor:
         for number in range(STEPS // TURN):
-            # The order changes, as what runs second finds the records in the cache.
+            # The order changes, because the second side finds the records in the cache.
             for one in (plain, watched) if number % 2 else (watched, plain):
                 one.turn(TURN)
     pairs = zip(plain.model.parameters(), watched.model.parameters(), strict=True)
@@ -77,8 +77,8 @@ def side_by_side() -> tuple[float, float, int]:
         sys.exit("; ".join(monitor.notes))
     made = sum("information_nats" in one for one in monitor.records)
     print(
-        f"  {1e3 * watched.thread / STEPS:.2f} against {1e3 * plain.thread / STEPS:.2f} ms a step "
-        f"in the loop's thread, {1e3 * watched.wall / STEPS:.2f} against "
+        f"  {1e3 * watched.thread / STEPS:.2f} against {1e3 * plain.thread / STEPS:.2f} ms "
+        f"per step in the loop's thread, {1e3 * watched.wall / STEPS:.2f} against "
         f"{1e3 * plain.wall / STEPS:.2f} ms of wall time, {made} estimates, "
         f"{len(monitor.records) - made} cheap measures"
     )

@@ -1,4 +1,4 @@
-"""Sphinx: the pages beside this file, and pages made from the code (``_ext``)."""
+"""Configure Sphinx: hand-written pages, and pages made from the code (``_ext``)."""
 
 import sys
 from pathlib import Path

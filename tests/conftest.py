@@ -1,4 +1,4 @@
-"""What several test files share."""
+"""Fixtures and hooks that several test files share."""
 
 import os
 import shutil
@@ -25,14 +25,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> Iterator[None]:
-    """As in an audit; small problems on several threads mostly wait for each other."""
+    """Use one thread, as in an audit; threads slow small problems down."""
     with one_thread():
         yield
 
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
-    """The folder of real data; where it is named, a file that is missing from it is a failure."""
+    """Return the folder of real data; if it is named, a missing file is a failure."""
     folder = named_folder()
     if folder is None:
         pytest.skip(f"{DATA_VARIABLE} is not set: no real data")
@@ -42,7 +42,7 @@ def data_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Headless Chromium; without one the tests of pages skip, in CI they fail."""
+    """Return headless Chromium; without it, tests of pages are skipped, or fail in CI."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None and os.environ.get("CI"):
         pytest.fail("chromium is not installed, and CI asks for it")

@@ -1,4 +1,4 @@
-"""What is loaded when: help, versions and light imports wait for nothing heavy."""
+"""Check that help, versions and light imports do not load heavy modules."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ HEAVY = ("torch", "matplotlib", "jinja2", "sklearn", "scipy", "pandas")
 
 
 def loaded(code: str, *names: str) -> list[str]:
-    """Which of ``names`` a fresh process has loaded after ``code``."""
+    """Return the ``names`` that a new process has loaded after ``code``."""
     tail = f"import sys; sys.stderr.write(' '.join(n for n in {names!r} if n in sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\n{tail}"], capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""No shared code knows a question, and no public name hides a module."""
+"""Check that shared code does not know questions, and that names do not hide modules."""
 
 import ast
 import importlib
@@ -19,9 +19,9 @@ FILES = [path for path in SHARED if path.suffix in (".py", ".j2", ".css")]
 ABOVE = ("federation", "layers", "tokens")
 ROOMS = ("inference", "guarantee", "inversion")
 
-# An element of JUnit's XML.
+# Strings that are elements of JUnit's XML.
 ELEMENTS = {"junit": {"property"}}
-# English words that the shared code may use as such.
+# English words that shared code may use.
 PLAIN = {"user", "property", "attribute", "proportion", "layers", "federation"}
 
 
@@ -40,7 +40,7 @@ def test_shared_code_names_no_question(path: Path) -> None:
     "path", [one for one in FILES if one.suffix == ".py"], ids=lambda path: path.stem
 )
 def test_shared_code_compares_with_no_question(path: Path) -> None:
-    """A game's name as a string, alone, would be a branch for it."""
+    """A string equal to a game's name would be a special case for it."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     strings = {
         node.value
@@ -74,7 +74,7 @@ def test_files_are_short() -> None:
 
 
 def test_a_question_stands_in_its_room_a_command_and_a_line() -> None:
-    """Which files outside of a room import it; those on the floor above may."""
+    """Few files outside a room import it, except those on the floor above."""
     for room in ROOMS:
         outside = {
             str(path.relative_to(SOURCE))

@@ -1,4 +1,4 @@
-"""The wheel holds the whole package and nothing else. ``make wheel-check`` installs and runs it."""
+"""Check that the wheel holds exactly the package. ``make wheel-check`` installs and runs it."""
 
 import subprocess
 import sys
@@ -16,14 +16,14 @@ import leakgauge
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "leakgauge"
 TABLES = {"leakgauge/data/tables/randhie.parquet"}
-"""The data that may be in it: the public-domain table."""
+"""Data that the wheel may hold: the public-domain table."""
 
 CODE = {".py", ".j2", ".css", ".typed", ".json", ".yaml", ".md", ".txt"}
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """Built by the build backend itself, which needs no network."""
+    """Return the wheel, built by the build backend without network."""
     out = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)],
@@ -65,7 +65,7 @@ def test_its_metadata_say_what_the_project_says(wheel: zipfile.ZipFile) -> None:
 
 
 def test_the_extra_all_needs_what_every_extra_for_users_needs(wheel: zipfile.ZipFile) -> None:
-    """Those of developers and of the documentation are left out."""
+    """The extras of developers and of the documentation are left out."""
     needed = [Requirement(one) for one in metadata(wheel).get_all("Requires-Dist", [])]
     extras = set(metadata(wheel).get_all("Provides-Extra", [])) - {"dev", "docs"}
     by_extra = {

@@ -1,4 +1,4 @@
-"""The reference of the Python names: a page for each documented package."""
+"""Make the reference of the Python names: a page for each documented package."""
 
 import inspect
 from importlib import import_module
@@ -51,7 +51,7 @@ def public(package: str) -> list[str]:
 
 
 def _page(package: str, seen: dict[int, str]) -> str:
-    """One entry for each name; a name that another page has is a link."""
+    """Return a page with an entry for each name; names that another page documents are links."""
     module = import_module(package)
     entries, elsewhere = [], []
     for name in public(package):
@@ -71,7 +71,7 @@ def _page(package: str, seen: dict[int, str]) -> str:
 
 
 def _prose(docstring: str) -> str:
-    """The docstring of a module, as a paragraph."""
+    """Return the docstring of a module as a paragraph."""
     return docstring.replace("References:\n", "References: ").replace("\n    ", " ")
 
 

@@ -1,4 +1,4 @@
-"""Checks the links of a built site: every local file and every anchor exists.
+"""Check that every local file and anchor that a built site links to exists.
 
 ``python docs/_ext/check_links.py build/docs`` prints what is missing. Sphinx checks the links of
 the pages themselves; this also reads the theme's navigation, raw HTML and the reports.
@@ -13,7 +13,7 @@ LINKS = {"a": "href", "link": "href", "img": "src", "script": "src", "source": "
 
 
 class Page(HTMLParser):
-    """The links and the anchors of one page."""
+    """Links and anchors of one page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep what the tag points to, and the anchors that it makes."""
+        """Keep the target and the anchors of a tag."""
         given = {name: value or "" for name, value in attrs}
         if tag in LINKS and LINKS[tag] in given:
             self.links.append(given[LINKS[tag]])
@@ -30,7 +30,7 @@ class Page(HTMLParser):
 
 
 def missing(site: Path) -> list[str]:
-    """Return a line for each link of the site that leads nowhere."""
+    """Return a line for each broken link of the site."""
     site = site.resolve()
     pages = {one: Page(one.read_text(encoding="utf-8")) for one in sorted(site.rglob("*.html"))}
     return [
@@ -55,5 +55,5 @@ def _leads(path: Path, link: str, pages: dict[Path, Page]) -> bool:
 
 if __name__ == "__main__":
     found = missing(Path(sys.argv[1]))
-    print("\n".join([*found, f"{len(found)} links lead nowhere"]))
+    print("\n".join([*found, f"{len(found)} broken links"]))
     sys.exit(bool(found))

@@ -1,4 +1,4 @@
-"""The page of the command line, from the objects that parse it."""
+"""Make the page of the command line from its parsers."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ OTHER = "Other options"
 
 
 def page() -> str:
-    """Return a section for each command: what it does, how it is called, its options by topic."""
+    """Return a section for each command: purpose, usage and options by topic."""
     load_commands()
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     list_ = table(
@@ -51,7 +51,7 @@ def _arguments(arguments: list[Any]) -> list[str]:
 
 
 def _panels(options: Iterable[Any]) -> list[str]:
-    """A table for each panel of the help, in the order of the help."""
+    """Return a table for each panel of the help, in the order of the help."""
     order = [*PANELS, OTHER]
     known = sorted(options, key=lambda one: order.index(one.rich_help_panel or OTHER))
     return [
@@ -67,7 +67,7 @@ def _option(one: Any) -> tuple[str, str, str]:
 
 
 def _epilog(text: str) -> list[str]:
-    """The examples as a block, and what stands behind them."""
+    """Return the examples as a block, followed by the rest of the text."""
     lines = [one for one in text.split("\n\n") if one.strip() and one != "Examples:"]
     examples = [re.sub(r"\\(?=\[)", "", one.strip()) for one in lines]
     shown = [f"$ {one}" for one in examples if one.startswith("leakgauge")]

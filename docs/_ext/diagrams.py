@@ -1,8 +1,8 @@
-"""Draws the diagrams of the threat models: ``python docs/_ext/diagrams.py`` writes them anew.
+"""Draw the diagrams of the threat models: ``python docs/_ext/diagrams.py`` writes the files.
 
-A diagram reads from top to bottom, so that it fits a phone: who has what, what leaves, who gets it,
-and what an observer sees, knows and asks. Colours are classes. In a file they follow the reader's
-system; in the site ``inline_diagrams`` takes the style out and ``site.css`` gives it.
+A diagram reads from top to bottom, so that it fits a phone: source, sent values, receiver, and what
+an observer sees, knows and asks. Colours are CSS classes. In a file they follow the reader's
+system; in the site ``inline_diagrams`` removes the style and ``site.css`` supplies it.
 """
 
 import textwrap
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[1] / "diagrams"
 WIDTH, MARGIN, PAD = 420, 12, 14
 LINE, HEAD = 18, 22
 CHARACTERS = 48
-"""Characters of a line of text in a box; 13 pixels of a common typeface fit."""
+"""Maximum number of characters per line in a box, for a common typeface of 13 pixels."""
 
 STYLE = """\
 <style>
@@ -33,13 +33,13 @@ class Diagram:
     """The threat model of one question.
 
     Attributes:
-        title: for readers who cannot see it.
-        source: who has the private records, and which.
-        sent: what leaves.
-        receiver: who gets it, and what it does with it.
-        observer: who looks.
+        title: text for screen readers.
+        source: holder of the private records, then the records.
+        sent: values that leave the source.
+        receiver: receiver of the values, then its use of them.
+        observer: name of the observer.
         rows: what the observer sees, knows, lacks and asks.
-        behind: whether it looks at what the receiver gives on, not at what is sent.
+        behind: whether the observer sees the receiver's output instead of the sent values.
     """
 
     title: str
@@ -83,7 +83,7 @@ DIAGRAMS = {
         "Membership inference",
         ("Trainer, or a participant", "members: the records that are trained on"),
         "the trained model, or its parameters in each round",
-        ("Whoever gets the model", "a customer, the server, another participant"),
+        ("Receiver of the model", "a customer, the server, another participant"),
         "Observer: has the model and a target record",
         (
             ("sees", "outputs, loss and gradients of the target, as far as the attack does"),
@@ -101,7 +101,7 @@ DIAGRAMS = {
         (
             ("sees", "one update, or those of several epochs"),
             ("knows", "model, start, loss, numbers of records and steps, the local rate, the range "
-             "of features; labels only where they are granted"),
+             "of features; labels only if they are granted"),
             ("lacks", "the records, and by default their labels"),
             ("asks", "Which records give this update?"),
         ),
@@ -113,9 +113,9 @@ DIAGRAMS = {
         ("Server", "averages, and sends the global model to all"),
         "Observer: a participant",
         (
-            ("sees", "two global models; their difference, less its own part, is the other's "
-             "gradient; of it, some layers"),
-            ("knows", "records of its own with label and property, and the model"),
+            ("sees", "two global models; their difference minus its own part is the other's "
+             "gradient; some layers of it"),
+            ("knows", "own records with label and property, and the model"),
             ("lacks", "the other's records"),
             ("asks", "Does the batch have the property, by this layer alone?"),
         ),
@@ -131,15 +131,15 @@ DIAGRAMS = {
             ("sees", "pairs of a batch's features and its gradient"),
             ("knows", "the pairs that a critic learns from"),
             ("lacks", "the held-out pairs, on which the bound is measured"),
-            ("asks", "How many nats does a gradient tell, at least, at this checkpoint?"),
+            ("asks", "How many nats does a gradient reveal, at least, at this checkpoint?"),
         ),
     ),
 }  # fmt: skip
-"""By file name."""
+"""Diagrams by file name."""
 
 
 def svg(diagram: Diagram) -> str:
-    """Return the drawing."""
+    """Return the diagram as SVG."""
     parts: list[str] = []
     top = float(MARGIN)
     bottom = top + _box(parts, top, "diagram-private", diagram.source)
@@ -182,7 +182,7 @@ def _lines(texts: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
 def _text(
     x: float, y: float, text: str, *, bold: bool = False, italic: bool = False, limit: int = 99
 ) -> str:
-    """A line of text; one that is too long becomes two, around ``y``."""
+    """Return text as SVG, wrapped at ``limit`` characters and centred on ``y``."""
     style = ' font-weight="bold"' if bold else ' font-style="italic"' if italic else ""
     rows = textwrap.wrap(text.strip(), limit)
     first = y - LINE / 2 * (len(rows) - 1)
@@ -203,7 +203,7 @@ def _arrow(top: float, bottom: float) -> str:
 
 
 def _tap(tap: float, observer: float) -> str:
-    """A dashed line from what is sent to the observer, along the left edge."""
+    """Return a dashed line from the sent values to the observer, along the left edge."""
     left, end = MARGIN, observer + 20
     return (
         f'<path class="diagram-tap" stroke-dasharray="4 3" '

@@ -1,4 +1,4 @@
-"""Keeps the first sentence of a property whole: napoleon would read ``type: text`` in it."""
+"""Keep the first sentence of a property whole: napoleon would read it as ``type: text``."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def hide(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[
 
 
 def show(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Put them back."""
+    """Restore the colons after napoleon."""
     _replace(what, lines, STAND_IN, COLON)
 
 
@@ -27,7 +27,7 @@ def _replace(what: str, lines: list[str], old: str, new: str) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Connect both around napoleon, whose priority is 500."""
+    """Connect both functions before and after napoleon, which has priority 500."""
     app.connect("autodoc-process-docstring", hide, priority=400)
     app.connect("autodoc-process-docstring", show, priority=600)
     return {"parallel_read_safe": True}

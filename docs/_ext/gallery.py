@@ -1,4 +1,4 @@
-"""Real reports, made by small runs on the table that comes with the package."""
+"""Make real reports by small runs on the table that comes with the package."""
 
 import shlex
 import shutil
@@ -18,10 +18,10 @@ class Report:
     """A report of the gallery.
 
     Attributes:
-        name: of the HTML file.
-        title: what it shows.
-        about: one sentence.
-        command: what made it, without ``--out``.
+        name: name of the HTML file, without suffix.
+        title: heading of the entry.
+        about: description in one sentence.
+        command: command that makes the report, without ``--out``.
     """
 
     name: str
@@ -42,7 +42,7 @@ REPORTS = (
     Report(
         "defenses",
         "Three defenses, static and adaptive",
-        "Each defense meets an adversary that does not know it, and one that does.",
+        "Each defense is tested against an adversary that does not know it, and one that does.",
         f"leakgauge audit randhie --defense prune:rate=0.99 --defense sign "
         f"--defense dpsgd:clip=2,noise=0.1 --adversary energies {QUICK}",
     ),
@@ -62,7 +62,7 @@ REPORTS = (
     Report(
         "guarantee",
         "A guarantee, audited",
-        "The epsilon that an auditor can show, beside the exact one.",
+        "The epsilon that an auditor can show, next to the exact one.",
         "leakgauge guarantee randhie --attribute female --clip 2 --noise 0.1 --trials 1000",
     ),
 )
@@ -81,7 +81,7 @@ def page(folder: Path, say: Callable[[str], None]) -> str:
 
 
 def _is_made(target: Path, report: Report) -> bool:
-    """Whether the page stands there, made by the same command."""
+    """Return whether the same command has already made the page."""
     note = target.with_suffix(".txt")
     return target.is_file() and note.is_file() and note.read_text("utf-8") == report.command
 

@@ -1,4 +1,4 @@
-"""Puts drawn diagrams into the page, so that they follow its light or dark colours."""
+"""Put diagrams into the page, so that they follow its light or dark colours."""
 
 import re
 from pathlib import Path
@@ -12,13 +12,13 @@ FOLDER = "diagrams/"
 
 
 class InlineDiagrams(SphinxPostTransform):
-    """Replaces an image of ``diagrams/`` by its drawing."""
+    """Transform that replaces images of ``diagrams/`` by inline SVG."""
 
     default_priority = 5
     formats = ("html",)
 
     def run(self, **_: Any) -> None:
-        """Replace each such image of the page."""
+        """Replace each image of ``diagrams/`` in the document."""
         for image in list(self.document.findall(nodes.image)):
             if image["uri"].startswith(FOLDER):
                 text = (Path(self.env.srcdir) / image["uri"]).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Writes the pages that come from the code, the examples and real audits, before Sphinx reads."""
+"""Write the pages made from the code, the examples and real audits, before Sphinx reads."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ import schema_pages
 from leakgauge.core.files import write_text
 
 EXAMPLES = "examples"
-"""The folder of notebooks beside ``docs``, and the folder of their copies."""
+"""Name of the folder of notebooks, a sibling of ``docs``, and of the folder of their copies."""
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def write_pages(app: Sphinx) -> None:
     }
     if os.environ.get("LEAKGAUGE_DOCS_GALLERY", "1") == "1":
         pages["parts/gallery.md"] = gallery.page(extra / gallery.FOLDER, logger.info)
-    else:  # for a quick look at the other pages
+    else:  # for a quick build of the other pages
         pages["parts/gallery.md"] = "This build made no reports.\n"
     names = _copy_examples(docs.parent / EXAMPLES, made / EXAMPLES)
     pages["parts/examples.md"] = _listed(names)
@@ -51,9 +51,9 @@ def _write(path: Path, text: str) -> None:
 
 
 def _listed(names: list[str]) -> str:
-    """A table of contents of the copies; Sphinx warns of an empty one."""
+    """Return a table of contents of the copies; Sphinx warns about an empty one."""
     entries = "\n".join(f"generated/{EXAMPLES}/{Path(name).stem}" for name in names)
-    return f"```{{toctree}}\n{entries}\n```\n" if names else "No notebook is there yet.\n"
+    return f"```{{toctree}}\n{entries}\n```\n" if names else "There are no notebooks yet.\n"
 
 
 def _copy_examples(source: Path, target: Path) -> list[str]:

@@ -1,10 +1,10 @@
-"""Small pieces of Markdown."""
+"""Format text as Markdown."""
 
 from collections.abc import Iterable, Sequence
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; a bar inside a cell is escaped.
+    """Return a Markdown table with bars inside cells escaped.
 
     >>> print(table(("a", "b"), [("1", "x|y")]), end="")
     | a | b |
@@ -23,7 +23,7 @@ def _cell(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return text whose characters mean themselves: no emphasis, no code, no HTML.
+    """Return text with Markdown and HTML characters escaped.
 
     >>> plain("a_b <c> *d*")
     'a\\\\_b &lt;c&gt; \\\\*d\\\\*'

@@ -1,4 +1,4 @@
-"""Pages of the files that a run writes, from their schemas."""
+"""Make the pages of the files that a run writes from their schemas."""
 
 import math
 import re
@@ -91,7 +91,7 @@ def _meaning(schema: Mapping[str, Any]) -> str:
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """The values that a schema allows, in words."""
+    """Return the values that a schema allows, in words."""
     if "$ref" in schema:
         part = schema["$ref"].rpartition("/")[2]
         return f"[{part}](#{part.lower()})"

@@ -1,4 +1,4 @@
-"""What the auditor supplies: the clients' model, and records. For ``--task audit:task``."""
+"""The auditor's part, for ``--task audit:task``: the clients' model, and records."""
 
 import numpy as np
 from digitsapp.task import Net, pictures, training_rows
@@ -9,11 +9,11 @@ CLIENTS = 3
 
 
 def task() -> tuple[leakgauge.Task, leakgauge.Dataset]:
-    """Return the model, and the pictures with their scanner and with whose they are.
+    """Return the model, and the pictures with their client and scanner.
 
     The secret ``client`` is 0 for pictures that no client trained on, 1 for those of the first
-    client, and so on. An auditor who knows no client's records leaves it out: then nothing is
-    scored, and membership is not asked.
+    client, and so on. An auditor who does not know the clients' records omits it: then rebuilt
+    records are not scored, and membership is not asked.
     """
     x, y, scanner = pictures()
     client = np.zeros(len(x), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Runs the app with three clients in this process, without Ray: ``python in_process.py``."""
+"""Run the app with three clients in this process, without Ray: ``python in_process.py``."""
 
 import random
 import tomllib
@@ -16,7 +16,7 @@ CLIENTS = 3
 
 
 class InProcess(Grid):
-    """A grid whose nodes are client apps in this process; they answer one after the other."""
+    """A grid with client apps of this process as nodes, which answer in sequence."""
 
     def __init__(self, app: ClientApp, clients: int, run_config: dict[str, Any]) -> None:
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
@@ -62,16 +62,16 @@ class InProcess(Grid):
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def set_run(self, run: Any) -> None:
-        """Do nothing: there is one run."""
+        """Do nothing, because there is only one run."""
 
     @property
     def run(self) -> Any:
-        """No description of the run."""
+        """Return None: the run has no description."""
         return None
 
 
 def main() -> None:
-    """Play the rounds of ``pyproject.toml``."""
+    """Run the rounds of ``pyproject.toml``."""
     from digitsapp import client_app, server_app
 
     settings = tomllib.loads((Path(__file__).parent / "pyproject.toml").read_text("utf-8"))

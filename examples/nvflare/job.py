@@ -1,4 +1,4 @@
-"""Runs two clients in NVFlare's simulator, and keeps their updates: ``python job.py``."""
+"""Run two clients in NVFlare's simulator, and keep their updates: ``python job.py``."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ HERE, LR = Path(__file__).parent.resolve(), 0.5
 
 
 def main() -> None:
-    """Play two rounds."""
+    """Run two rounds."""
     recipe = FedAvgRecipe(
         name="digits",
         min_clients=CLIENTS,

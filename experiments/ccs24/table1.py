@@ -1,10 +1,10 @@
-"""Prints the correlation of label and secret in each dataset, beside Table 1 of Li et al. (2024).
+"""Print the correlation of label and secret in each dataset, and Table 1 of Li et al. (2024).
 
     python experiments/ccs24/table1.py
 
-It is Pearson's, of the codes of the values. The paper does not say how values are coded, which
-decides the sign where there are two and the figure where there are more: the orders here are those
-of its text, and of the files (UTKFace). It does not say either on which records: these are all.
+This is Pearson's correlation of the codes of the values. The paper does not say how values are
+coded, which decides the sign for two values and the figure for more: the orders here are those of
+its text, and of the files (UTKFace). Neither does it say which records it uses: here it is all.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,12 @@ class Row:
     """One dataset of the table.
 
     Attributes:
-        data: its name.
-        label: the column that the model predicts, ``labels`` its values by code.
-        secret: the column that nobody should learn, ``secrets`` its values by code.
-        paper: the paper's figure.
+        data: name of the dataset.
+        label: column that the model predicts.
+        labels: values of the label, by code.
+        secret: column that must not be revealed.
+        secrets: values of the secret, by code.
+        paper: correlation in the paper.
     """
 
     data: str
@@ -54,7 +56,7 @@ def correlation(row: Row, frame: pd.DataFrame) -> float:
     """Return Pearson's correlation of the codes of label and secret.
 
     Raises:
-        InputError: the data hold a value that the row does not code.
+        InputError: the data hold a value without a code.
     """
     label = coded(frame[row.label], row.labels)
     secret = coded(frame[row.secret], row.secrets)
@@ -62,19 +64,19 @@ def correlation(row: Row, frame: pd.DataFrame) -> float:
 
 
 def coded(values: pd.Series, names: Sequence[str]) -> np.ndarray:
-    """Return the place of each value among the names; a missing one counts as unknown."""
+    """Return the index of each value in the names; a missing value counts as unknown."""
     texts = values.astype(object).where(values.notna(), UNKNOWN).astype(str)
     codes = texts.map({name: code for code, name in enumerate(names)})
     if codes.isna().any():
         raise InputError(
-            f"column {values.name!r} has values beside {', '.join(names)}: "
+            f"column {values.name!r} has values other than {', '.join(names)}: "
             f"{', '.join(sorted(set(texts[codes.isna()])))[:80]}"
         )
     return codes.to_numpy(dtype=np.float64)
 
 
 def main() -> None:
-    """Print a line for each dataset; one that is missing says why."""
+    """Print a line for each dataset, or the reason why it is missing."""
     print(f"{'data':14} {'records':>8} {'ours':>8} {'paper':>8}")
     for row in ROWS:
         try:

@@ -1,4 +1,4 @@
-"""Rebuilds images from single layers and sets of layers: Figure 10 of Mo et al. (2021).
+"""Rebuild images from single layers and sets of layers: Figure 10 of Mo et al. (2021).
 
 LEAKGAUGE_DATA=... python experiments/mo21/figure10.py [IMAGES] [ITERATIONS]
 """
@@ -18,7 +18,7 @@ from leakgauge.models import build
 
 
 def main(images: int = 3, iterations: int = 100) -> None:
-    """Print the quality of the images that each set of layers gives."""
+    """Print the quality of the images rebuilt from each set of layers."""
     source = open_data("cifar100")
     rows = np.random.default_rng(0).permutation(len(source.frame))[:images]
     x = torch.from_numpy(source.pixels[rows]).float() / 255

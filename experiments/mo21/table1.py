@@ -1,11 +1,12 @@
-"""Pools the layers of all runs of a grid, as Table 1 of Mo et al. (2021) does.
+"""Pool the layers of all runs of a grid, as in Table 1 of Mo et al. (2021).
 
     leakgauge run experiments/mo21/figure2.yaml --size cpu --out mo21
     python experiments/mo21/table1.py mo21
 
-A point is a layer of one network on one dataset: the means over the seeds. Beside the pooled
-correlation is the median of those within single runs: pooled points compare datasets, too. The last
-table has the printed F-norm of each layer, normalised over the layers of its network (Figure 8).
+A point is a layer of one network on one dataset: the means over the seeds. The pooled correlation
+is followed by the median of those within single runs, because pooled points also compare datasets.
+The last table has the printed F-norm of each layer, normalised over the layers of its network
+(Figure 8).
 """
 
 import sys
@@ -23,10 +24,10 @@ from leakgauge.results.measurements import read_measurements
 from leakgauge.results.scores import AUROC
 
 Points = dict[tuple[str, str, str], dict[str, list[float]]]
-"""(network, cell, layer) -> values over the seeds by metric."""
+"""Values over the seeds by metric, for each (network, cell, layer)."""
 
 Runs = dict[tuple[str, str], list[float]]
-"""(network, metric) -> correlations within single runs."""
+"""Correlations within single runs, for each (network, metric)."""
 
 
 def read(folder: Path) -> tuple[Points, Runs]:

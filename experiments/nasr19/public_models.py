@@ -1,4 +1,4 @@
-"""Public CIFAR-10 classifiers as tasks: they stand in for the paper's well-generalised models.
+"""Public CIFAR-10 classifiers as tasks, in place of the paper's well-generalised models.
 
 Rows 0 to 7999 are training images of CIFAR-10, rows 8000 to 9999 test images. The weights are
 those of akamaster/pytorch_resnet_cifar10.
@@ -16,11 +16,11 @@ from leakgauge import Dataset, Task, models
 from leakgauge.data import open_data
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""That their training subtracted, and divided by."""
+"""Mean and standard deviation of their normalisation, by channel."""
 
 
 def images() -> Dataset:
-    """Training images, then test images, as the classifiers take them."""
+    """Return training images, then test images, normalised for the classifiers."""
     parts = [open_data(name) for name in ("cifar10-train", "cifar10")]
     x = torch.from_numpy(np.concatenate([one.pixels for one in parts])).float() / 255
     mean, deviation = (torch.tensor(row).view(3, 1, 1) for row in (MEAN, DEVIATION))
@@ -29,10 +29,10 @@ def images() -> Dataset:
 
 
 def resnet20() -> tuple[Task, Dataset]:
-    """The smaller one: 91.7 % on all test images."""
+    """Return ResNet20, with 91.7 % accuracy on all test images, and the images."""
     return Task(models.resnet20(3, 10, generator=torch.Generator())), images()
 
 
 def resnet56() -> tuple[Task, Dataset]:
-    """The larger one: 93.4 % on all test images."""
+    """Return ResNet56, with 93.4 % accuracy on all test images, and the images."""
     return Task(models.resnet56(3, 10, generator=torch.Generator())), images()

@@ -1,11 +1,11 @@
-"""Judges each claim of the privacy-token paper by itself, on the paper's figures and on ours.
+"""Check each claim of the privacy-token paper, on the paper's figures and on ours.
 
     leakgauge run experiments/tokens/lenet.yaml --size cpu --out tokens-lenet
     python experiments/tokens/claims.py tokens-lenet [further folders]
 
-The paper's figures are those of the files beside this one. Ours are means over the seeds of each
-network and batch size: the critic gap as the paper computes it (in-sample), that of batches that
-no critic saw, and the held-out bound. A claim is judged on each curve by itself; nothing is pooled.
+The paper's figures come from the YAML files in this folder. Ours are means over the seeds of each
+network and batch size: the critic gap as the paper computes it (in-sample), that of held-out
+batches, and the held-out bound. Each claim is checked on each curve separately, without pooling.
 """
 
 import sys
@@ -23,18 +23,18 @@ from leakgauge.tokens.metrics import GAP, GAP_IN_SAMPLE, INFORMATION, PSNR, of_c
 from leakgauge.tokens.words import AUTOENCODER, INFONCE, TOKENS
 
 Curve = Mapping[int, float]
-"""Sub-epoch -> mean figure."""
+"""Mean figure by sub-epoch."""
 
 FILES = ("lenet", "alexnet", "cnn", "mlp")
 PAPERS = "paper"
 ZERO = 0.1
-"""A gap of at most this share of the largest one counts as about zero."""
+"""Largest share of the largest gap that counts as about zero."""
 
 ALIKE = 0.5
-"""A rank correlation above this counts as one order."""
+"""Rank correlation above which two orders count as equal."""
 
 KINDS = ((GAP_IN_SAMPLE, PAPERS), (GAP, INFONCE), (INFORMATION, INFONCE))
-"""Our figures beside the paper's: its own gap, a held-out gap, and the held-out bound."""
+"""Our figures: the paper's own gap, a held-out gap, and the held-out bound."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Course:
     """The curves of one network and batch size.
 
     Attributes:
-        source: whose they are.
-        net: the network.
-        batch: records of a batch.
-        kind: of the figure.
-        by_token: its curve by token.
-        psnr: of the attack; empty without one.
+        source: ``paper`` or ``ours``.
+        net: name of the network.
+        batch: records per batch.
+        kind: kind of figure.
+        by_token: curve of the figure by token.
+        psnr: PSNR of the attack; empty without an attack.
     """
 
     source: str
@@ -59,12 +59,12 @@ class Course:
 
     @property
     def title(self) -> str:
-        """Whose curves of what, in a few words."""
+        """Network, source and kind of figure, padded to columns."""
         return f"{self.net:12} {self.source:6} {self.kind:32}"
 
 
 def papers() -> Iterator[Course]:
-    """Yield the paper's curves of each network, as the files beside this one have them."""
+    """Yield the paper's curves of each network, from the YAML files in this folder."""
     for name in FILES:
         rows = yaml.safe_load((Path(__file__).parent / f"{name}.yaml").read_text())["paper"]
         curves: dict[str, dict[int, float]] = defaultdict(dict)
@@ -104,7 +104,7 @@ def _means(steps: Mapping[int, Sequence[float]]) -> Curve:
 
 
 def rank(first: Curve, second: Curve) -> float | None:
-    """Return Spearman's correlation over the common checkpoints; None of fewer than three."""
+    """Return Spearman's correlation over the common checkpoints, None for fewer than three."""
     steps = sorted(first.keys() & second.keys())
     one, other = ([curve[step] for step in steps] for curve in (first, second))
     if len(steps) < 3 or min(len(set(one)), len(set(other))) < 2:
@@ -118,7 +118,7 @@ def peak(curve: Curve) -> int:
 
 
 def positive_but_at_first(course: Course) -> tuple[bool, str] | None:
-    """Judge: the gap is above 0, but about 0 before the training."""
+    """Check that the gap is above 0, but about 0 before the training."""
     if any(0 not in curve or len(curve) < 2 for curve in course.by_token.values()):
         return None
     holds, said = [], []
@@ -130,7 +130,7 @@ def positive_but_at_first(course: Course) -> tuple[bool, str] | None:
 
 
 def rise_then_fall(course: Course) -> tuple[bool, str] | None:
-    """Judge: the largest figure is neither at the first nor at the last checkpoint."""
+    """Check that the largest figure is neither at the first nor at the last checkpoint."""
     if any(len(curve) < 3 for curve in course.by_token.values()):
         return None
     peaks = {token: peak(curve) for token, curve in course.by_token.items()}
@@ -142,7 +142,7 @@ def rise_then_fall(course: Course) -> tuple[bool, str] | None:
 
 
 def tokens_agree(course: Course) -> tuple[bool, str] | None:
-    """Judge: both tokens order the checkpoints alike."""
+    """Check that both tokens rank the checkpoints in the same order."""
     if len(course.by_token) < 2:
         return None
     found = rank(*course.by_token.values())
@@ -150,7 +150,7 @@ def tokens_agree(course: Course) -> tuple[bool, str] | None:
 
 
 def tracks_attack(course: Course) -> tuple[bool, str] | None:
-    """Judge: a larger gap comes with better reconstructions."""
+    """Check that a larger gap comes with better reconstructions."""
     found = {token: rank(curve, course.psnr) for token, curve in course.by_token.items()}
     known = {token: value for token, value in found.items() if value is not None}
     if not known:
@@ -160,7 +160,7 @@ def tracks_attack(course: Course) -> tuple[bool, str] | None:
 
 
 def early_is_best(course: Course) -> tuple[bool, str] | None:
-    """Judge: the attack rebuilds best at the first checkpoint."""
+    """Check that the attack rebuilds best at the first checkpoint."""
     if len(course.psnr) < 2:
         return None
     best = peak(course.psnr)
@@ -177,7 +177,7 @@ CLAIMS = {
 
 
 def smaller_batch_earlier(courses: Sequence[Course]) -> Iterator[str]:
-    """Yield a line for each network and figure of several batch sizes."""
+    """Yield a line for each network and figure with several batch sizes."""
     several: dict[tuple[str, str], dict[int, Curve]] = defaultdict(dict)
     for one in courses:
         if AUTOENCODER in one.by_token:
@@ -193,12 +193,12 @@ def smaller_batch_earlier(courses: Sequence[Course]) -> Iterator[str]:
 
 
 def lines(folders: Sequence[Path]) -> Iterator[str]:
-    """Yield the judgements, claim by claim."""
+    """Yield the results, claim by claim."""
     courses = [*papers(), *ours(folders)]
-    for claim, judge in CLAIMS.items():
+    for claim, check in CLAIMS.items():
         yield f"\n{claim}"
-        for one in courses if judge is not early_is_best else _once(courses):
-            found = judge(one)
+        for one in courses if check is not early_is_best else _once(courses):
+            found = check(one)
             if found is not None:
                 batch = "" if one.batch == 20 else f" (batches of {one.batch})"
                 yield f"{one.title} {_word(found[0]):14} {found[1]}{batch}"
@@ -207,7 +207,7 @@ def lines(folders: Sequence[Path]) -> Iterator[str]:
 
 
 def _once(courses: Sequence[Course]) -> list[Course]:
-    """Return one of the courses that share an attack."""
+    """Return one course for each attack."""
     alone = {(one.source, one.net, one.batch): replace(one, kind=PSNR) for one in courses}
     return list(alone.values())
 
@@ -220,5 +220,5 @@ if __name__ == "__main__":
     given = [Path(one) for one in sys.argv[1:]]
     for folder in given:
         if not folder.is_dir():
-            sys.exit(f"there is no folder {str(folder)!r}; name the --out of finished runs")
+            sys.exit(f"folder {str(folder)!r} does not exist; name the --out of finished runs")
     print("\n".join(lines(given)))

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real files, and real processes where they matter."""
+"""The command line as users see it: real files, and real processes if they matter."""
 
 import json
 import os
@@ -39,11 +39,11 @@ def finished(table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
 
 
 def test_json_has_what_a_pipeline_needs(finished: tuple[Path, dict]) -> None:
-    out, told = finished
-    answer = told["inference"]
+    out, printed = finished
+    answer = printed["inference"]
     assert (answer["label"], answer["secret"], answer["seed"]) == ("income", "sex", 0)
-    assert told["report"] == str(out / "report.html")
-    assert [row["ask"] for row in told["summary"]] == ["property", "attribute"]
+    assert printed["report"] == str(out / "report.html")
+    assert [row["ask"] for row in printed["summary"]] == ["property", "attribute"]
     assert [(cell["ask"], cell["adversary"]) for cell in answer["cells"]] == [
         ("property", "forest"),
         ("attribute", "forest"),
@@ -59,7 +59,7 @@ def test_json_has_what_a_pipeline_needs(finished: tuple[Path, dict]) -> None:
 
 
 def test_folder_holds_records_run_and_report(finished: tuple[Path, dict]) -> None:
-    out, told = finished
+    out, printed = finished
     assert "<html" in (out / "report.html").read_text(encoding="utf-8")
     run = (out / "run.yaml").read_text(encoding="utf-8")
     for word in ("seed", "fingerprint", "torch", "batch_size", "group: person"):
@@ -67,7 +67,7 @@ def test_folder_holds_records_run_and_report(finished: tuple[Path, dict]) -> Non
     accumulated = [
         r for r in read_measurements(out) if (r.metric, r.round) == ("auroc", "accumulated")
     ]
-    for cell, record in zip(told["inference"]["cells"], accumulated, strict=True):
+    for cell, record in zip(printed["inference"]["cells"], accumulated, strict=True):
         assert cell["accumulated"]["auroc"]["value"] == record.estimate.value
 
 
@@ -80,8 +80,8 @@ def test_two_secrets_are_two_answers_in_one_report(table: Path, tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     assert "property of sex" in done.stdout
     assert "property of smokes" in done.stdout
-    told = json.loads(command.run(*words, "--json").stdout)
-    assert [one["secret"] for one in told["headline"]] == ["sex", "smokes"]
+    printed = json.loads(command.run(*words, "--json").stdout)
+    assert [one["secret"] for one in printed["headline"]] == ["sex", "smokes"]
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     anchors = re.findall(r' id="([^"]+)"', page)
     assert len(set(anchors)) == len(anchors)
@@ -200,7 +200,7 @@ def test_own_task(tasks: Path, tmp_path: Path, args: tuple[str, ...]) -> None:
     assert cell["accumulated"]["auroc"]["value"] > 0.9
 
 
-def test_defenses_stand_beside_no_defense(table: Path, tmp_path: Path) -> None:
+def test_defenses_are_compared_with_no_defense(table: Path, tmp_path: Path) -> None:
     args = ("--defense", "sign", "--defense", "noise:std=0.1", "--out", tmp_path / "run", "--json")
     done = command.run("audit", table, *BASE, *QUICK, *args)
     assert done.returncode == 0, done.stderr
@@ -217,8 +217,8 @@ def test_defenses_stand_beside_no_defense(table: Path, tmp_path: Path) -> None:
     assert figures(tmp_path / "run") == before
 
 
-def test_what_cannot_be_played_takes_nothing_else_with_it(table: Path, tmp_path: Path) -> None:
-    """The noise makes training diverge; the test before it and the one after it stay."""
+def test_a_diverging_training_leaves_the_other_defenses(table: Path, tmp_path: Path) -> None:
+    """The noise makes training diverge; the tests before and after it remain."""
     defenses = ("--defense", "noise:std=1e30", "--defense", "sign")
     done = command.run(
         "audit", table, *BASE, *QUICK, *defenses, "--out", tmp_path / "run", "--json"
@@ -358,7 +358,7 @@ def test_bad_input_is_one_line(args: tuple, says: str, table: Path, tasks: Path)
     assert says in line
 
 
-def test_a_name_that_is_no_text_is_refused_before_the_work(table: Path, tmp_path: Path) -> None:
+def test_a_name_that_is_not_text_is_refused_before_the_work(table: Path, tmp_path: Path) -> None:
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/m\xfcller.csv")
     shutil.copy(table, odd)
     assert "m\ufffdller.csv' is not UTF-8 text; rename the file" in refused("audit", odd, *BASE)
@@ -420,7 +420,7 @@ def test_bad_table_is_one_line(change, says: str, tmp_path: Path) -> None:
     assert says in refused("audit", variant(tmp_path, change), *BASE, *SMALL)
 
 
-def test_missing_features_are_no_refusal(tmp_path: Path) -> None:
+def test_missing_features_are_not_refused(tmp_path: Path) -> None:
     def some_missing(people: pd.DataFrame) -> None:
         people.loc[::7, "height"] = np.nan
         people.loc[::5, "town"] = None
@@ -487,5 +487,5 @@ def test_version_and_help() -> None:
         (("--seed", -1), "--seed is -1; expected a whole number of 0 or more"),
     ],
 )
-def test_no_option_is_taken_from_several_in_silence(args: tuple[object, ...], says: str) -> None:
+def test_a_repeated_option_is_not_ignored_silently(args: tuple[object, ...], says: str) -> None:
     assert says in refused("audit", "randhie", *args)

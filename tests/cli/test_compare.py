@@ -20,7 +20,7 @@ NOISE = "noise:std=10"
 
 
 def people(n: int = 1500) -> pd.DataFrame:
-    """A table in which a feature tells the secret."""
+    """Return a table with a feature that reveals the secret."""
     rng = stream(0, "people")
     sex = rng.integers(2, size=n)
     near = sex + rng.normal(0, 0.2, n)
@@ -42,7 +42,7 @@ def audit(out: Path, **more: object) -> lg.Result:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Audits of one table: the same twice, another seed, and a strong defense."""
+    """Return audits of one table: the same twice, another seed, and a strong defense."""
     base = tmp_path_factory.mktemp("audits")
     audit(base / "one")
     audit(base / "two")
@@ -51,7 +51,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.name: path for path in base.iterdir()}
 
 
-def told(*words: object) -> dict:
+def printed(*words: object) -> dict:
     ended = run("compare", *words, "--json")
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
@@ -70,7 +70,7 @@ def holds_0(one: dict) -> bool:
 
 
 def test_equal_audits_differ_by_0(folders: dict[str, Path]) -> None:
-    found = told(folders["one"], folders["two"])
+    found = printed(folders["one"], folders["two"])
     assert {one["difference"]["value"] for one in found["differences"]} == {0.0}
     assert all(map(holds_0, found["differences"]))
     assert {one["verdict"] for one in found["differences"]} == {"Same run"}
@@ -78,7 +78,7 @@ def test_equal_audits_differ_by_0(folders: dict[str, Path]) -> None:
 
 @pytest.mark.calibration
 def test_another_seed_alone_makes_no_difference(folders: dict[str, Path]) -> None:
-    (one,) = main(told(folders["one"], folders["seed"]))
+    (one,) = main(printed(folders["one"], folders["seed"]))
     assert one["before"]["value"] > 0.8, "the secret is planted"
     assert holds_0(one)
     assert one["verdict"] == "No difference seen"
@@ -87,13 +87,13 @@ def test_another_seed_alone_makes_no_difference(folders: dict[str, Path]) -> Non
 
 @pytest.mark.calibration
 def test_a_defense_that_works_makes_one(folders: dict[str, Path]) -> None:
-    found = told(folders["one"], folders["defended"])
+    found = printed(folders["one"], folders["defended"])
     (one,) = main(found)
     assert one["after"]["knowledge"] == "adaptive"
     assert one["difference"]["high"] < 0
     assert one["verdict"] == "Leaks less"
     assert found["warnings"] == [], "without the defense both audits have the same figures"
-    (back,) = main(told(folders["defended"], folders["one"], "--against", NOISE))
+    (back,) = main(printed(folders["defended"], folders["one"], "--against", NOISE))
     assert back["verdict"] == "Leaks more"
     assert back["difference"]["value"] == -one["difference"]["value"]
 
@@ -157,11 +157,11 @@ def sealed(text: str) -> str:
 
 @pytest.mark.slow
 def test_adult_without_and_with_pruning(data_folder: Path, tmp_path: Path) -> None:
-    """Pruning hides something from a forest that sees batches of two; another seed hides none."""
+    """Pruning lowers the leak to a forest on batches of two; another seed does not."""
     for name, more in (("a", ()), ("b", ("--defense", "prune:rate=0.999"))):
         assert run("audit", *ADULT, *more, "--out", tmp_path / name).returncode == 0
-    (same,) = main(told(tmp_path / "a", tmp_path / "a"))
+    (same,) = main(printed(tmp_path / "a", tmp_path / "a"))
     assert holds_0(same)
-    (one,) = main(told(tmp_path / "a", tmp_path / "b"))
+    (one,) = main(printed(tmp_path / "a", tmp_path / "b"))
     assert not holds_0(one)
     assert one["verdict"] == "Leaks less"

@@ -20,7 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_an_audit_plays_it(folder: Path) -> None:
+def test_an_audit_runs_it(folder: Path) -> None:
     words = (*TABLE, "--secret", "sex", *SMALL, "--adversary", "forest", "--defense", PRUNED)
     done = command.run("audit", *words, "--out", "out", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The table of a grid on the terminal: every setting has a line, whatever its metric is."""
+"""The table of a grid on the terminal has a line for every setting, whatever its metric."""
 
 import pytest
 from rich.console import Console
@@ -42,7 +42,7 @@ def test_pictures_and_tables_have_a_metric_each() -> None:
     assert " Columns right 0.800 0.780 to 0.810 1" in lines[2]
 
 
-def test_a_metric_that_is_no_headline_leaves_the_setting_and_its_seeds() -> None:
+def test_a_metric_that_is_not_a_headline_leaves_the_setting_and_its_seeds() -> None:
     (_, line) = printed("guarantee", cell("guarantee", "auroc", 0.7))
     assert line.startswith("data adult")
     assert line.endswith(" 1")

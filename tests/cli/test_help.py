@@ -25,12 +25,12 @@ def examples(name: str) -> list[str]:
 
 
 def test_settings_stand_in_panels_in_their_order() -> None:
-    told = run("audit", "--help").stdout
-    panels = re.findall(r"╭─ (.+?) ─+╮", told)
+    page = run("audit", "--help").stdout
+    panels = re.findall(r"╭─ (.+?) ─+╮", page)
     assert [one for one in panels if one in PANELS] == list(PANELS)
-    defense = told.partition("╭─ Defense")[2].partition("╰")[0]
+    defense = page.partition("╭─ Defense")[2].partition("╰")[0]
     assert "--defense" in defense
-    assert "MODULE:NAME[:key=value,...]" in defense  # no markup is taken out of it
+    assert "MODULE:NAME[:key=value,...]" in defense  # markup is not removed
 
 
 @pytest.mark.parametrize("question", list(questions().values()), ids=lambda one: one.name)
@@ -40,18 +40,18 @@ def test_every_setting_has_a_panel(question) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_name_options_that_exist(name: str) -> None:
-    told = run(name, "--help").stdout
+    page = run(name, "--help").stdout
     shown = examples(name)
     assert shown
     for line in shown:
         program, command, *words = shlex.split(line.split(" > ")[0])
         assert (program, command) == ("leakgauge", name)
         for word in words:
-            assert not word.startswith("--") or f"{word} " in told.partition("Examples")[0], word
+            assert not word.startswith("--") or f"{word} " in page.partition("Examples")[0], word
 
 
 def completed(line: str) -> list[str]:
-    """What the installed program answers to the script that bash sources."""
+    """Return the completions of the installed program for bash."""
     words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
     ended = subprocess.run(
         [Path(sys.executable).with_name("leakgauge")],

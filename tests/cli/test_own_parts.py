@@ -60,7 +60,7 @@ def answer(folder: Path) -> dict:
     return json.loads(done.stdout)
 
 
-def test_an_audit_plays_both(folder: Path, answer: dict) -> None:
+def test_an_audit_runs_both(folder: Path, answer: dict) -> None:
     cells = answer["inference"]["cells"]
     assert {cell["adversary"] for cell in cells} == {"own_parts:Small:trees=7"}
     by_defense = {(cell["defense"], cell["knowledge"]): cell for cell in cells}
@@ -130,7 +130,7 @@ def test_refusals_are_one_line(folder: Path, words: tuple[str, ...], says: str) 
 
 
 def test_a_folder_of_other_code_is_refused(folder: Path, tmp_path: Path) -> None:
-    """Figures of a defense that was edited since are not taken for its own."""
+    """Figures of an earlier version of a defense are not reused."""
     (tmp_path / "edited_parts.py").write_text(MODULE)
     words = (folder / "people.csv", "--label", "income", "--secret", "sex", *SMALL)
     words = (*words, "--defense", "edited_parts:build", "--out", "out")

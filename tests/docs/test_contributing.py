@@ -1,4 +1,4 @@
-"""CONTRIBUTING: its walks 'add a defense' and 'add a method' work when followed word by word."""
+"""Follow the steps of CONTRIBUTING's 'add a defense' word by word."""
 
 import os
 import re
@@ -38,7 +38,7 @@ COMMANDS = [(name, command) for name, walk in WALKS.items() for command in walk.
 
 
 def patched(text: str, diff: str) -> str:
-    """Apply added lines behind the line before them, or in the place of one that is removed."""
+    """Insert added lines after their predecessor, or in place of a removed line."""
     last = ""
     for line in diff.splitlines():
         sign, body = line[0], line[1:]
@@ -56,7 +56,7 @@ def patched(text: str, diff: str) -> str:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package and the tests that the walks name, with the files of all walks."""
+    """Return a copy of the package and the named tests, with the files of the steps."""
     base = tmp_path_factory.mktemp("walk")
     leave = shutil.ignore_patterns("__pycache__")
     shutil.copy(ROOT / "pyproject.toml", base)

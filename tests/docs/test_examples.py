@@ -1,4 +1,4 @@
-"""The example notebooks: whole, without outputs, on public names alone; the slow test runs them."""
+"""Check the example notebooks: form, no outputs, only public names; the slow test runs them."""
 
 import ast
 import importlib
@@ -35,7 +35,7 @@ def source(cell: dict[str, Any]) -> str:
 
 
 def imported(code: str) -> list[tuple[str, str | None]]:
-    """Return the modules of leakgauge that code imports, each with the name that it takes."""
+    """Return the modules of leakgauge that code imports, each with the imported name."""
     found: list[tuple[str, str | None]] = []
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
@@ -46,7 +46,7 @@ def imported(code: str) -> list[tuple[str, str | None]]:
 
 
 def is_public(module: str, name: str | None) -> bool:
-    """Whether a package offers a name in its ``__all__``; of a plain import, whether it has one."""
+    """Return whether a package has the name in ``__all__``; without a name, whether it has one."""
     if module.count(".") > 1:  # a file inside a package
         return False
     names = getattr(importlib.import_module(module), "__all__", None)
@@ -63,7 +63,7 @@ def test_every_question_has_a_notebook_and_a_row() -> None:
 
 @each
 def test_a_notebook_has_the_form_of_one(path: Path) -> None:
-    """As nbformat 4.5 asks, which is no dependency of the tests."""
+    """Check the rules of nbformat 4.5, which is not a dependency of the tests."""
     whole = notebook(path)
     assert (whole["nbformat"], whole["nbformat_minor"]) == (4, 5)
     assert whole["metadata"]["kernelspec"]["name"] == "python3"
@@ -102,7 +102,7 @@ def test_code_compiles_and_imports_public_names(path: Path) -> None:
     assert top <= set(leakgauge.__all__)
 
 
-def test_private_places_are_no_public_names() -> None:
+def test_private_places_are_not_public_names() -> None:
     assert imported("from leakgauge.inversion.spec import InversionSpec\nimport numpy") == [
         ("leakgauge.inversion.spec", "InversionSpec")
     ]
@@ -116,7 +116,7 @@ def test_private_places_are_no_public_names() -> None:
 @pytest.mark.process
 @each
 def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without data beside the package; nothing is printed as an error or a warning."""
+    """Run it without additional data; there are no errors or warnings."""
     missing = [name for name in RUNNERS if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"{', '.join(missing)} not installed; the extra 'docs' has them")

@@ -1,4 +1,4 @@
-"""The Python of how-to pages and explanations runs as it stands, each page in one session."""
+"""Run the Python of how-to pages and explanations, each page in one session."""
 
 import re
 import sys

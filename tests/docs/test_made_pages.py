@@ -1,4 +1,4 @@
-"""What the documentation makes from the code: nothing is missing, and drawings are up to date."""
+"""Check the pages made from the code: they are complete, and diagrams are up to date."""
 
 import doctest
 import importlib
@@ -22,7 +22,7 @@ NAMES = ("check_links", "command_line", "diagrams", "gallery", "markdown_text", 
 
 @pytest.fixture(scope="module")
 def ext() -> Iterator[dict[str, ModuleType]]:
-    """The modules that make pages, but for those that need Sphinx."""
+    """Yield the modules that make pages, except those that need Sphinx."""
     sys.path.insert(0, str(EXT))
     try:
         yield {name: importlib.import_module(name) for name in NAMES}
@@ -70,7 +70,7 @@ def test_every_part_of_the_card_is_listed(ext: dict[str, ModuleType]) -> None:
 
 
 def test_the_diagrams_are_up_to_date(ext: dict[str, ModuleType]) -> None:
-    """``python docs/_ext/diagrams.py`` makes them."""
+    """Run ``python docs/_ext/diagrams.py`` to make them."""
     drawn = {
         f"{name}.svg": ext["diagrams"].svg(one) for name, one in ext["diagrams"].DIAGRAMS.items()
     }

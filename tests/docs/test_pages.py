@@ -1,4 +1,4 @@
-"""The pages of the documentation: their links lead somewhere, and every page is in a toctree."""
+"""Check the pages of the documentation: links exist, and every page is in a toctree."""
 
 import fnmatch
 import re
@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 MADE = DOCS / "generated"
-"""What a build makes: not in the repository, and not read here."""
+"""Output of a build, which is not in the repository and not read here."""
 
 TOP = sorted(ROOT.glob("*.md"))
 PAGES = [one for one in sorted(DOCS.rglob("*.md")) if MADE not in one.parents]
@@ -27,13 +27,13 @@ def prose(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, in GitHub's form."""
     words = (re.sub(r"[^\w\- ]", "", one.lower()) for one in HEADING.findall(prose(page)))
     return {one.strip().replace(" ", "-") for one in words}
 
 
 def broken(page: Path, links: Iterable[str]) -> list[str]:
-    """Return the links of a page that lead to no file or no heading."""
+    """Return the links of a page to missing files or headings."""
     found = []
     for link in links:
         path, _, anchor = link.partition("#")
@@ -44,7 +44,7 @@ def broken(page: Path, links: Iterable[str]) -> list[str]:
 
 
 def in_toctrees() -> set[Path]:
-    """Return the files that some toctree names, by their path without a suffix or by a pattern."""
+    """Return the files in toctrees, named by a path without suffix or by a pattern."""
     known = {one.relative_to(DOCS).with_suffix("").as_posix(): one for one in PAGES}
     named = {DOCS / "index.md"}
     for page in PAGES:
@@ -58,7 +58,7 @@ def in_toctrees() -> set[Path]:
 
 
 @pytest.mark.parametrize("page", [*TOP, *PAGES], ids=lambda one: str(one.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_exist(page: Path) -> None:
     links = [one for one in LINK.findall(prose(page)) if not re.match(r"\w+:", one)]
     assert broken(page, links) == []
 

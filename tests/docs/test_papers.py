@@ -1,4 +1,4 @@
-"""The tables of what each paper has and where it is: no cell is empty, every place exists."""
+"""Check the tables of the reproductions: no cell is empty, every place exists."""
 
 import importlib
 import re
@@ -17,7 +17,7 @@ FILE = re.compile(r"`((?:experiments|tests|docs|src)/[^`]+)`")
 
 
 def rows(page: Path) -> list[list[str]]:
-    """Return the cells of the table rows whose third column is a verdict."""
+    """Return the cells of the table rows with a verdict in the third column."""
     tables = re.findall(HEAD, page.read_text(encoding="utf-8"), re.MULTILINE)
     lines = [line for table in tables for line in table.splitlines()]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]

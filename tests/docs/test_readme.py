@@ -1,4 +1,4 @@
-"""The README: short enough to be read, and every command and example in it runs."""
+"""Check that the README is short, and that its commands and examples run."""
 
 import re
 import runpy
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PICTURE = ROOT / "docs" / "report.png"
 INSTALLS = ("make demo", "pip install -c constraints.txt .")
-"""Commands that install: .ci/run and the Makefile run them, not this test."""
+"""Commands that install; .ci/run and the Makefile run them instead of this test."""
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ROW_COMMAND = re.compile(r"^\|.*`(leakgauge [^`]+)`", re.MULTILINE)
@@ -42,7 +42,7 @@ SMALL_PYTHON = {
 
 
 def paragraphs(text: str) -> list[str]:
-    """Return the prose: no code, tables, headings and pictures; a list item is a paragraph."""
+    """Return paragraphs and list items, without code, tables, headings and pictures."""
     prose: list[str] = [""]
     for line in FENCE.sub("", text).splitlines():
         if not line.strip() or line.startswith(("#", "|", "![")):
@@ -87,7 +87,7 @@ def values(words: list[str], option: str) -> list[str]:
 
 
 def small(words: list[str]) -> list[str]:
-    """Return options that make a command take seconds."""
+    """Return options that shorten a command to seconds."""
     command = words[0]
     if command == "run":
         return [part for one in SMALL_GRID for part in ("--set", one)]
@@ -122,9 +122,9 @@ def small_audit(asks: list[str]) -> list[str]:
         options += [f"--set=timeline.{one}" for one in SMALL_TIMELINE]
     if everything or "proportion" in asks:
         options += PROPORTION
-    if asks == ["property"]:  # the fastest that plays it
+    if asks == ["property"]:  # the fastest adversary
         options += ["--adversary", "energies"]
-    if asks == ["user"]:  # else the network trains for half a minute
+    if asks == ["user"]:  # otherwise the network trains for half a minute
         options += ["--adversary", "encoder:epochs=1"]
     if everything or "reconstruction" in asks:
         options += ["--set", "reconstruction.iterations=5"]
@@ -135,7 +135,7 @@ def small_audit(asks: list[str]) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a folder with what the README's examples read, as the working folder."""
+    """Yield a working folder with the files that the README's examples read."""
     shutil.copytree(ROOT / "experiments", tmp_path / "experiments")
     for code in MODULES:
         (tmp_path / module_file(code)).write_text(code, encoding="utf-8")

@@ -15,7 +15,7 @@ from leakgauge.evidence.gate import GATE_FILE, evaluate_rules
 from leakgauge.evidence.junit import as_junit
 from leakgauge.evidence.parts import parts_of_audit
 from support.command import Ended, run
-from support.judging import audit, write_people
+from support.gated_audit import audit, write_people
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""From words, options and settings to questions: what is asked, refused or left out."""
+"""Words, options and settings become questions that are asked, refused or left out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -106,7 +106,7 @@ class Alone(Toy):
         return Prepared(spec, source)
 
 
-def test_all_leaves_out_a_word_that_the_data_do_not_allow_beside_others(source: Source) -> None:
-    chosen, _, reasons = all_allowed(Wanted(("all",)), {"alone": Alone()}, source)
+def test_all_leaves_out_only_the_words_that_the_data_do_not_allow(source: Source) -> None:
+    chosen, reasons = all_allowed(Wanted(("all",)), {"alone": Alone()}, source)
     assert chosen["alone"][1].ask == ("one",)
     assert reasons == {"two": "ask for this in a run of its own"}

@@ -1,4 +1,4 @@
-"""A grid on a cluster leaves the store of one on this machine, whatever happens to workers."""
+"""A grid on a cluster writes the same store as on this machine, whatever happens to workers."""
 
 import json
 import os
@@ -40,8 +40,8 @@ SMALL = {
 }  # fmt: skip
 
 
-class Here:
-    """A cluster of this process, whose workers are lost when told so."""
+class ClusterInProcess:
+    """Cluster in this process that loses the workers of chosen jobs."""
 
     patience = 3
     slots = 1
@@ -105,7 +105,7 @@ def real_grid(folder: Path, name: str, settings: dict[str, Any]) -> Path:
 
 
 def store(out: Path) -> dict[str, bytes]:
-    """All that equal runs share."""
+    """Return the files that are equal in equal runs."""
     files = [*(out / "cells").rglob("*"), out / "run.yaml"]
     return {str(one.relative_to(out)): one.read_bytes() for one in files if one.is_file()}
 
@@ -114,16 +114,16 @@ def left_in(out: Path) -> list[str]:
     return sorted(one.name for one in out.iterdir() if one.name != ".locks")
 
 
-def here(cluster: Here) -> Clustered:
+def here(cluster: ClusterInProcess) -> Clustered:
     @contextmanager
-    def connect() -> Iterator[Here]:
+    def connect() -> Iterator[ClusterInProcess]:
         yield cluster
 
     return Clustered(connect, 1)
 
 
-def test_a_job_whose_worker_is_lost_is_played_again() -> None:
-    cluster = Here(lost=[0, 3])  # the first job, twice
+def test_a_job_is_run_again_if_its_worker_is_lost() -> None:
+    cluster = ClusterInProcess(lost=[0, 3])  # the first job, twice
     jobs = [partial(abs, number) for number in (5, 6, 7)]
     found = list(spread_over(cluster, jobs, given_up=given_up, say=silent))
     assert found == [6, 7, 5]
@@ -131,8 +131,8 @@ def test_a_job_whose_worker_is_lost_is_played_again() -> None:
     assert cluster.cancelled == []
 
 
-def test_a_job_that_loses_each_worker_is_given_up_and_the_others_go_on() -> None:
-    cluster = Here(lost=[1, 3, 4])
+def test_a_job_that_loses_each_worker_is_given_up_and_the_others_continue() -> None:
+    cluster = ClusterInProcess(lost=[1, 3, 4])
     jobs = [partial(abs, number) for number in (5, 6, 7)]
     found = list(spread_over(cluster, jobs, given_up=given_up, say=silent))
     assert found == [5, 7, -1]
@@ -140,7 +140,7 @@ def test_a_job_that_loses_each_worker_is_given_up_and_the_others_go_on() -> None
 
 
 def test_jobs_that_did_not_end_are_cancelled_with_the_run() -> None:
-    cluster = Here()
+    cluster = ClusterInProcess()
     jobs = [partial(abs, number) for number in (5, 6, 7)]
     running = spread_over(cluster, jobs, given_up=given_up, say=silent)
     assert next(running) == 5
@@ -148,10 +148,10 @@ def test_jobs_that_did_not_end_are_cancelled_with_the_run() -> None:
     assert cluster.cancelled == [1, 2]
 
 
-def test_a_cluster_without_a_worker_is_told_once() -> None:
-    told: list[str] = []
+def test_a_cluster_without_a_worker_is_reported_once() -> None:
+    notes: list[str] = []
 
-    class Empty(Here):
+    class Empty(ClusterInProcess):
         looks = 4
 
         @property
@@ -161,18 +161,18 @@ def test_a_cluster_without_a_worker_is_told_once() -> None:
 
     cluster = Empty()
     jobs = [partial(abs, 5)]
-    assert list(spread_over(cluster, jobs, given_up=given_up, say=told.append)) == [5]
-    assert told == ["the cluster has no worker for these cells; they wait until it has one"]
+    assert list(spread_over(cluster, jobs, given_up=given_up, say=notes.append)) == [5]
+    assert notes == ["the cluster has no worker for these cells; they wait until it has one"]
 
 
 def test_a_lost_cell_is_a_refused_one(folder: Path, tmp_path: Path) -> None:
-    cluster = Here(lost=[1, 3, 4])
+    cluster = ClusterInProcess(lost=[1, 3, 4])
     (refused,) = run_grid(toy_grid(folder, 3), tmp_path / "out", executor=here(cluster))
     assert refused.spec.factor == 2
     assert "its worker was lost again and again" in str(refused.refusal)
     assert "\n" not in str(refused.refusal)
     assert len(store(tmp_path / "out")) == 2 * 3 + 1
-    again = run_grid(toy_grid(folder, 3), tmp_path / "out")  # another executor goes on
+    again = run_grid(toy_grid(folder, 3), tmp_path / "out")  # another executor continues
     assert again == []
     run_grid(toy_grid(folder, 3), tmp_path / "whole")
     assert store(tmp_path / "out") == store(tmp_path / "whole")
@@ -186,11 +186,11 @@ def test_work_that_processes_left_is_removed_with_the_cell(folder: Path, tmp_pat
     grid = toy_grid(folder, 1)
     (tmp_path / "out" / "run.yaml").parent.mkdir(exist_ok=True)
     with pytest.raises(InputError, match="other files"):
-        run_grid(grid, tmp_path / "out", executor=here(Here()))
+        run_grid(grid, tmp_path / "out", executor=here(ClusterInProcess()))
     whole = tmp_path / "whole"
     run_grid(grid, whole)
     (tmp_path / "out" / "run.yaml").write_bytes((whole / "run.yaml").read_bytes())
-    assert run_grid(grid, tmp_path / "out", executor=here(Here())) == []
+    assert run_grid(grid, tmp_path / "out", executor=here(ClusterInProcess())) == []
     assert store(tmp_path / "out") == store(whole)
     assert left_in(tmp_path / "out") == ["cells", "run.yaml", "timings.json"]
 
@@ -240,7 +240,7 @@ def test_a_worker_takes_the_users_code_as_it_is_now(
     (order,) = orders([job], memory=None)
     assert order().outcome is not None
     (again,) = orders([job], memory=None)
-    monkeypatch.setitem(sys.modules, "my_own_defense", sys)  # as an earlier run left it
+    monkeypatch.setitem(sys.modules, "my_own_defense", sys)  # left by an earlier run
     assert again().unfit == ""
     assert sys.modules.get("my_own_defense") is not sys
     was = job.identity["code"]
@@ -260,7 +260,7 @@ def test_a_cell_with_large_files_is_refused(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(away, "LARGEST", 10)
-    (refused,) = run_grid(toy_grid(folder, 1), tmp_path / "out", executor=here(Here()))
+    (refused,) = run_grid(toy_grid(folder, 1), tmp_path / "out", executor=here(ClusterInProcess()))
     assert "use --executor processes" in str(refused.refusal)
 
 
@@ -320,7 +320,7 @@ def test_processes_share_the_folder_and_clusters_do_not() -> None:
 
 @pytest.fixture(scope="module")
 def dask() -> Iterator[Any]:
-    """A cluster of two workers, in processes of their own."""
+    """Yield a cluster of two workers in separate processes."""
     pytest.importorskip("distributed")
     with clusters.started(sys.executable, clusters.SCRIPT, "dask") as running:
         address = json.loads(running.stdout.readline())
@@ -334,11 +334,11 @@ def at(address: str) -> Any:
 @pytest.mark.slow
 @pytest.mark.process
 def test_dask_leaves_the_store_of_one_process(folder: Path, tmp_path: Path, dask: Any) -> None:
-    """Real cells: sums on a worker's thread have the bits of those here."""
+    """With real cells, sums on a worker's thread are equal to the last bit."""
     file = real_grid(folder, "two", {"defense": ["none", "sign"], "seed": 0})
     grid = unfold(read_grid_file(file), questions())
     assert run_grid(grid, tmp_path / "out", executor=at(dask[1])) == []
-    assert len(set(clusters.played_by(tmp_path / "out")) - {os.getpid()}) == 2
+    assert len(set(clusters.workers_of(tmp_path / "out")) - {os.getpid()}) == 2
     assert run_grid(grid, tmp_path / "whole") == []
     assert store(tmp_path / "out") == store(tmp_path / "whole")
     assert left_in(tmp_path / "out") == ["cells", "run.yaml", "timings.json"]
@@ -354,19 +354,19 @@ def test_dask_loses_a_worker_and_uses_one_that_joins_late(
 
     def progress(done: int, of: int, left: float | None) -> None:
         if done == 0:
-            told.start()
+            disturbing.start()
 
     def disturb() -> None:
         killed.append(clusters.ask(running, "kill"))
         late.extend(clusters.ask(running, "join"))
         hold.unlink()
 
-    told = threading.Thread(target=disturb)
+    disturbing = threading.Thread(target=disturb)
     grid = toy_grid(folder, 12, clusters.Waiting())
     assert run_grid(grid, out, executor=at(address), progress=progress) == []
-    told.join()
-    assert set(late) <= set(clusters.played_by(out))
-    assert not set(killed) & set(clusters.played_by(out))
+    disturbing.join()
+    assert set(late) <= set(clusters.workers_of(out))
+    assert not set(killed) & set(clusters.workers_of(out))
     assert run_grid(grid, tmp_path / "whole") == []
     assert store(out) == store(tmp_path / "whole")
 
@@ -395,7 +395,7 @@ HUNDRED = {
 
 @pytest.fixture(scope="module")
 def hundred(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A grid of 100 cells, and where two processes of this machine played it."""
+    """Return a grid of 100 cells, and the folder of its run by two processes of this machine."""
     file = real_grid(folder, "hundred", HUNDRED)
     out = tmp_path_factory.mktemp("hundred") / "out"
     assert started(file, out, "--jobs", "2").wait(timeout=1800) == 0
@@ -404,7 +404,7 @@ def hundred(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
 
 @pytest.fixture(scope="module")
 def twenty_five(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A grid of 25 cells, and where two processes of this machine played it."""
+    """Return a grid of 25 cells, and the folder of its run by two processes of this machine."""
     file = real_grid(folder, "twenty_five", {**HUNDRED, "ask": "property", "batch_size": 4})
     out = tmp_path_factory.mktemp("twenty_five") / "out"
     assert started(file, out, "--jobs", "2").wait(timeout=600) == 0
@@ -437,13 +437,13 @@ def test_100_cells_with_two_workers_killed_and_a_third_that_joins(
         clusters.until(lambda: finished(out) >= 40, 900)
         late = set(clusters.ask(cluster, "join"))
         while driver.poll() is None:
-            if name == "ray":  # its workers come and go
+            if name == "ray":  # Ray starts and stops workers by itself
                 late |= set(clusters.ask(cluster, "late"))
             time.sleep(0.5)
         assert driver.wait() == 0
     assert finished(out) == 100
     assert store(out) == store(whole)
-    counts = Counter(clusters.played_by(out))
+    counts = Counter(clusters.workers_of(out))
     by_late = sum(counts[pid] for pid in late)
     print(f"{name}: killed {killed}; cells by process {dict(counts)}; by the late one {by_late}")
     assert by_late > 0
@@ -454,17 +454,17 @@ def test_100_cells_with_two_workers_killed_and_a_third_that_joins(
 @pytest.mark.process
 @pytest.mark.parametrize("name", ["dask", "ray"])
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_stopped_run_goes_on_with_another_executor(
+def test_a_stopped_run_continues_with_another_executor(
     name: str, sent: int, code: int, twenty_five: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """Ctrl-C goes to all processes of a terminal."""
     pytest.importorskip({"dask": "distributed", "ray": "ray"}[name])
     file, whole = twenty_five
     out = tmp_path / "out"
-    with (tmp_path / "told").open("w") as told:
+    with (tmp_path / "output").open("w") as output:
         running = subprocess.Popen(
             [sys.executable, "-m", "leakgauge", "run", file, "--out", out, "--executor", name,
-             "--jobs", "2"], stderr=told, stdout=told, start_new_session=True,
+             "--jobs", "2"], stderr=output, stdout=output, start_new_session=True,
         )  # fmt: skip
     clusters.until(lambda: finished(out) >= 2, 300)
     if sent == signal.SIGINT:
@@ -472,7 +472,7 @@ def test_a_stopped_run_goes_on_with_another_executor(
     else:
         running.send_signal(sent)
     assert running.wait(timeout=30) == code
-    text = (tmp_path / "told").read_text()
+    text = (tmp_path / "output").read_text()
     assert "Traceback" not in text
     assert text.rstrip().endswith("repeat the command")
     assert 2 <= finished(out) < 25

@@ -1,4 +1,4 @@
-"""A file of experiments: what it unfolds to, what names a cell, what is refused."""
+"""A file of experiments: its cells, their keys, and refusals."""
 
 import hashlib
 import json
@@ -118,7 +118,7 @@ def test_the_key_changes_with_each_setting(name: str) -> None:
     first = cell()
     assert getattr(first, name) != OTHER[name]
     other = replace(first, **{name: OTHER[name]})
-    # where data lie does not matter, their name and content do
+    # the path of the data does not matter, their name and content do
     keys = [job(one, one.data, "f").key for one in (first, other)]
     assert keys[0] != keys[1]
     assert job(first, "t.csv", "f").key == keys[0]

@@ -17,7 +17,7 @@ COMMANDS = ("audit", "demo", "guarantee", "invert")
 
 @pytest.fixture
 def prepared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Command]:
-    """What a command line would run, without running it."""
+    """Return the audit of a command line without running it."""
     kept: list[Command] = []
 
     def keep(prepare: Callable[[], Command], **given: Any) -> None:
@@ -75,7 +75,7 @@ def test_it_repeats_every_setting(prepared: Callable[..., Command], line: str) -
     assert again.repeat == first.repeat
 
 
-def test_it_names_no_default(prepared: Callable[..., Command]) -> None:
+def test_it_does_not_name_defaults(prepared: Callable[..., Command]) -> None:
     repeat = prepared("audit", "t.csv", "--label", "l", "--rounds", "10", "--seed", "0").repeat
     assert repeat == "leakgauge audit t.csv --ask property --label l"
 

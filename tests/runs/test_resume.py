@@ -1,4 +1,4 @@
-"""A run that is killed and started again ends as one that was left alone."""
+"""A run that is killed and started again ends like an undisturbed one."""
 
 import signal
 import subprocess
@@ -32,7 +32,7 @@ def program(table: Path, out: Path) -> list[str]:
 
 
 def finish(table: Path, out: Path, workers: int = 1) -> float:
-    """Play the rest from this process; the seconds that it took."""
+    """Run the rest from this process; return the seconds."""
     began = time.monotonic()
     done = command.run(*words(table, out, workers))
     assert done.returncode == 0, done.stderr
@@ -44,7 +44,7 @@ def start(table: Path, out: Path) -> subprocess.Popen:
 
 
 def steps(out: Path) -> dict[Path, int]:
-    """The finished steps, and when each was written."""
+    """Return the finished steps and the time of each file."""
     found = out.glob("work/*/checkpoints/property/step-*.npz")
     return {path: path.stat().st_mtime_ns for path in found}
 
@@ -69,7 +69,7 @@ def test_killed_and_finished_by_workers_of_more_threads(
     undisturbed: tuple[list[str], float],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neither the kill nor workers nor threads change a figure."""
+    """Kills, workers and threads do not change figures."""
     out = tmp_path / "run"
     running = start(table, out)
     while len(steps(out)) < 2:
@@ -94,7 +94,7 @@ def test_killed_five_times_at_random(
         running = start(table, out)
         time.sleep(rng.uniform(0.2, 0.8) * undisturbed[1])
         killed += processes.kill(running)
-        if (out / "measurements.jsonl").exists():  # it was faster than expected: begin anew
+        if (out / "measurements.jsonl").exists():  # it was faster than expected: start again
             out = tmp_path / f"run{killed}"
     finish(table, out)
     assert figures(out) == undisturbed[0]
@@ -113,7 +113,7 @@ def test_interrupted_from_the_keyboard(table: Path, tmp_path: Path) -> None:
         assert running.poll() is None, "it ended before it could be stopped"
         time.sleep(0.02)
     running.send_signal(signal.SIGINT)
-    _, told = running.communicate(timeout=60)
+    _, errors = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "Traceback" not in told
-    assert f"--out {out}" in told
+    assert "Traceback" not in errors
+    assert f"--out {out}" in errors

@@ -1,4 +1,4 @@
-"""A grid that is killed and started again leaves the store of one that was left alone."""
+"""A grid that is killed and started again writes the same store as an undisturbed one."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def job_of(cell: Spec) -> Job:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a table, and a grid of six cells."""
+    """Return a folder with a table, and a grid of six cells."""
     made = tmp_path_factory.mktemp("grid")
     frame().to_csv(made / "people.csv", index=False)
     write(made, "six.yaml", {"defense": ["none", "sign", "prune:rate=0.5"], "seed": [0, 1]})
@@ -68,7 +68,7 @@ def write(folder: Path, file: str, *grids: dict, **more: object) -> Path:
 
 
 def store(out: Path) -> dict[str, bytes]:
-    """Every file of the store, and the list of its cells."""
+    """Return every file of the store, and the list of its cells."""
     files = [*(out / "cells").rglob("*"), out / "run.yaml"]
     return {str(one.relative_to(out)): one.read_bytes() for one in files if one.is_file()}
 
@@ -97,7 +97,7 @@ def start(file: Path, out: Path, *args: str) -> subprocess.Popen:
 def test_each_cell_is_the_audit_of_its_settings(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """Against an audit of the same table from Python, which plays "none" beside it."""
+    """Compare with an audit of the same table from Python, which also runs "none"."""
     grid = read_grid(folder / "six.yaml")
     (cell,) = [one for one in grid.cells if (one.defense, one.seed) == (("sign",), 1)]
     data = lg.load(folder / "people.csv", label="income", secret="sex")
@@ -123,7 +123,7 @@ def test_each_cell_is_the_audit_of_its_settings(
 def test_killed_and_started_again_with_two_jobs(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """Neither the kill nor the jobs change the store."""
+    """Kills and jobs do not change the store."""
     out = tmp_path / "out"
     running = start(folder / "six.yaml", out)
     while len(finished(out)) < 2:
@@ -132,16 +132,16 @@ def test_killed_and_started_again_with_two_jobs(
     assert processes.kill(running)
     kept = finished(out)
     assert 2 <= len(kept) < 6
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     run_grid(
         read_grid(folder / "six.yaml"),
         out,
-        progress=lambda done, of, _: told.append((done, of)),
+        progress=lambda done, of, _: progress.append((done, of)),
         workers=2,
     )
     assert store(out) == undisturbed
     assert kept.items() <= finished(out).items()  # not done again
-    assert told == [(done, 6) for done in range(len(kept), 7)]
+    assert progress == [(done, 6) for done in range(len(kept), 7)]
     left = sorted(child.name for child in out.iterdir() if child.name != ".locks")
     assert left == ["cells", "run.yaml", "timings.json"]
 
@@ -177,7 +177,7 @@ def test_100_cells_killed_five_times_at_random(folder: Path, tmp_path: Path) -> 
     assert len(finished(out)) == 100
 
 
-def test_what_a_kill_leaves_half_done_does_no_harm(
+def test_half_written_files_of_a_kill_are_harmless(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -202,7 +202,7 @@ def test_what_a_kill_leaves_half_done_does_no_harm(
     assert not (out / "work").exists()
 
 
-def test_refused_cells_are_told_and_the_others_kept(
+def test_refused_cells_are_reported_and_the_others_kept(
     folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -268,14 +268,19 @@ def test_json_and_report(
     shutil.copy(folder / "people.csv", tmp_path)
     monkeypatch.chdir(tmp_path)
     out = Path("leakgauge-runs", "six")
-    put(undisturbed, out)  # the data lie elsewhere, and nothing is done again
+    put(undisturbed, out)  # the data are elsewhere, and no cell is run again
     assert command(monkeypatch, "run", file, "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["name"], told["size"], told["out"], told["asked"]) == ("six", "", str(out), 6)
-    assert len(told["cells"]) == 2 * (1 + 2 + 2)
-    chosen = [c for c in told["cells"] if (c["defense"], c["knowledge"]) == ("sign", "adaptive")]
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["name"], printed["size"], printed["out"], printed["asked"]) == (
+        "six",
+        "",
+        str(out),
+        6,
+    )
+    assert len(printed["cells"]) == 2 * (1 + 2 + 2)
+    chosen = [c for c in printed["cells"] if (c["defense"], c["knowledge"]) == ("sign", "adaptive")]
     values = [cell["measurements"]["auroc"]["value"] for cell in chosen]
-    (compared,) = told["compare"]
+    (compared,) = printed["compare"]
     assert compared["seeds"] == len(values) == 2
     assert compared["ours"]["value"] == pytest.approx(sum(values) / 2)
     assert compared["difference"] == pytest.approx(sum(values) / 2 - 0.9)
@@ -360,19 +365,19 @@ def test_a_damaged_store_is_one_line(
 def refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> str:
-    """The line that refuses a page."""
+    """Return the line that refuses a page."""
     assert command(monkeypatch, "report", folder) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("error: ")
-    assert told.err.count("\n") == 1
-    return told.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("error: ")
+    assert output.err.count("\n") == 1
+    return output.err
 
 
 def test_a_damaged_grid_ends_as_an_undamaged_one(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    rng, told = stream(0, "flips"), list[str]()
+    rng, notes = stream(0, "flips"), list[str]()
     written(tmp_path, undisturbed)
     one, other, third, *_ = sorted((tmp_path / "cells").iterdir())
     one.rename(tmp_path / "aside")  # two cells change places
@@ -382,12 +387,12 @@ def test_a_damaged_grid_ends_as_an_undamaged_one(
         write_page(tmp_path, questions())
     flip(tmp_path / "run.yaml", rng)
     flip(third / "measurements.jsonl", rng)
-    assert run_grid(read_grid(folder / "six.yaml"), tmp_path, say=told.append) == []
+    assert run_grid(read_grid(folder / "six.yaml"), tmp_path, say=notes.append) == []
     assert store(tmp_path) == undisturbed
-    assert [text for text in told if "run.yaml" in text and "written anew" in text]
-    assert sum("belongs to another run" in text for text in told) == 2
-    assert [text for text in told if third.name in text and "checksum" in text]
-    assert len(told) == 4
+    assert [text for text in notes if "run.yaml" in text and "written anew" in text]
+    assert sum("belongs to another run" in text for text in notes) == 2
+    assert [text for text in notes if third.name in text and "checksum" in text]
+    assert len(notes) == 4
 
 
 def written(folder: Path, files: dict[str, bytes]) -> None:
@@ -404,9 +409,9 @@ def test_a_folder_in_use_is_one_line(
 ) -> None:
     (tmp_path / "notes.txt").touch()
     assert command(monkeypatch, "run", folder / "six.yaml", "--out", tmp_path) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: ")
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
 
 
 def test_data_that_change_under_a_run_are_refused(folder: Path, tmp_path: Path) -> None:
@@ -437,8 +442,8 @@ def test_time_left() -> None:
     assert seconds_left(took, jobs, {}, workers=1) == 0
 
 
-def test_a_cell_that_another_process_still_plays_is_waited_for(tmp_path: Path) -> None:
-    """A kill of the command can leave a worker behind, which goes on with its cell."""
+def test_the_run_waits_for_a_cell_of_another_process(tmp_path: Path) -> None:
+    """A worker can survive a kill of the command and continue with its cell."""
     store = Store(tmp_path)
     order: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The schema of grid files: it takes what ``leakgauge run`` takes, and its page is up to date."""
+"""The schema of grid files accepts what ``leakgauge run`` accepts; its page is up to date."""
 
 import json
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ VALUES = [
     [[1], ["a"]], ["a", 1], ["a", ["b"]], ["a", None], {"age": 4}, {"age": "4"}, {"age": 0.5},
     {4: 4}, [{"age": 4}, {}], [{"age": 4}, 1], [0.5, 0.25], [0.5, "x"], [True, False], [[True]],
 ]  # fmt: skip
-"""Of every type, alone and in lists; no 2.0, which JSON Schema cannot tell from 2."""
+"""Values of every type, alone and in lists, without 2.0, which equals 2 in JSON Schema."""
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +44,13 @@ def validator() -> jsonschema.Draft202012Validator:
 
 @pytest.fixture
 def bounds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out what one setting says of another, which no schema could."""
+    """Leave out bounds between settings, which a schema cannot express."""
     for question in questions().values():
         monkeypatch.setattr(type(question), "check", lambda _, spec: check_bounds(spec))
 
 
 def refusal(content: Any) -> str:
-    """Why ``leakgauge run`` refuses a file; empty where it takes it."""
+    """Return why ``leakgauge run`` refuses a file; empty if it accepts it."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +83,7 @@ def cases(name: str) -> Iterator[tuple[str, Any, dict[str, Any]]]:
 def test_the_schema_takes_what_run_takes(
     name: str, validator: jsonschema.Draft202012Validator
 ) -> None:
-    """Every key with every value: types, bounds, choices and lists agree in both directions."""
+    """Types, bounds, choices and lists agree in both directions, for every key and value."""
     seen = {True: 0, False: 0}
     for key, value, content in cases(name):
         try:
@@ -175,7 +175,7 @@ TEXTS = [
 
 
 def parsed(kind: str, text: str) -> bool:
-    """Whether the parser of a setting takes a text."""
+    """Return whether the parser of a setting accepts a text."""
     try:
         if kind == "defense":
             parse_defense(text, batch_size=16)
@@ -213,7 +213,7 @@ def test_the_command_prints_the_schema() -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    """``leakgauge schema --markdown > docs/reference/grid-keys.md`` makes it."""
+    """Run ``leakgauge schema --markdown > docs/reference/grid-keys.md`` to make it."""
     assert PAGE.read_text(encoding="utf-8") == command.run("schema", "--markdown").stdout
 
 

@@ -1,4 +1,4 @@
-"""A long computation that is killed goes on from its last state, and ends as if left alone."""
+"""A killed long computation continues from its last state, and ends as if undisturbed."""
 
 import sys
 import time
@@ -61,7 +61,7 @@ def test_states_are_a_minute_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def loss(x: torch.Tensor, scores: torch.Tensor | None, rows: torch.Tensor, done: float) -> Any:
-    """Of another shape for each row and share of the iterations; one row is never finite."""
+    """Return a loss that differs by row and share of the iterations; one row is never finite."""
     curved = (x - rows.view(-1, 1)).pow(4).sum(1) + (1 - done) * x.sin().sum(1)
     if scores is not None:
         curved = curved + scores.softmax(-1).square().sum((1, 2))
@@ -113,7 +113,7 @@ def equal(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
 
 
 def firsts(patch: pytest.MonkeyPatch) -> list[int]:
-    """The iterations that are made from now on."""
+    """Record the numbers of all further iterations."""
     made: list[int] = []
     original = descent._State.step
 
@@ -153,7 +153,7 @@ def finish(words: list[object], out: Path) -> list[str]:
 
 
 def cells(out: Path) -> dict[str, bytes]:
-    """The files of the finished cell that hold no seconds."""
+    """Return the files of the finished cell without seconds."""
     timed = ("cell.yaml", "measurements.jsonl", "attempts.json")
     files = [one for one in out.glob("cells/*/*") if one.name not in timed]
     return {one.name: one.read_bytes() for one in files}
@@ -162,7 +162,7 @@ def cells(out: Path) -> dict[str, bytes]:
 def test_a_search_over_epochs_killed_at_many_moments_ends_equal(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each epoch's search, the searches that refine the assignment, and the joint one."""
+    """The kills hit each epoch's search, the refinement of the assignment, and the joint search."""
     words = inverting(
         table, "--iterations", 20, "--epochs", 2, "--batch-size", 2, "--local-lr", 0.1,
         "--matching", "gradients",
@@ -185,7 +185,7 @@ def test_a_search_over_epochs_killed_at_many_moments_ends_equal(
 
 
 class Slow:
-    """DP-SGD, one release at a time."""
+    """DP-SGD that counts its releases, one at a time."""
 
     calls = 0
 
@@ -195,7 +195,7 @@ class Slow:
 
 
 def release(grads: Any, generator: torch.Generator) -> Any:
-    """A mechanism of a user's own."""
+    """Release a gradient by the user's own mechanism."""
     return Slow()(grads, generator)
 
 
@@ -203,7 +203,7 @@ def release(grads: Any, generator: torch.Generator) -> Any:
 def test_a_guarantee_killed_at_many_moments_ends_equal(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    """In the sweeps over columns, in the ascents, and between two trials."""
+    """The kills hit the sweeps over columns, the ascents, and pauses between trials."""
     monkeypatch.setattr(record, "Craft", Short)
     words = guaranteeing(
         table, "--domain", "box", "--trials", 40, "--mechanism", f"{__name__}:release"
@@ -217,13 +217,13 @@ def test_a_guarantee_killed_at_many_moments_ends_equal(
         with pytest.raises(Killed):
             command.run(*words, "--out", tmp_path / "killed")
     assert finish(words, tmp_path / "killed") == whole
-    assert Slow.calls == 80  # no release is made twice
-    assert set(asked) == set(needed)  # the same way through columns and steps
-    assert len(asked) <= len(needed) + 2  # of two finished searches the best is asked again
+    assert Slow.calls == 80  # no release is repeated
+    assert set(asked) == set(needed)  # the same path through columns and steps
+    assert len(asked) <= len(needed) + 2  # the best of two finished searches is measured again
 
 
 def searched(patch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
-    """The distances that are measured from now on, and of which records."""
+    """Record the kind and the record of all further distances."""
     measured: list[tuple[str, bytes]] = []
     original = VersionDistance.measure
 
@@ -245,7 +245,7 @@ HURRIED = (
 
 
 def killed_with_a_state(words: list[object], out: Path, name: str) -> None:
-    """SIGKILL a process of the command when it has kept a state twice."""
+    """Kill a process of the command by SIGKILL after it has kept two states."""
     running = processes.start([sys.executable, "-c", HURRIED, *words, "--out", out])
     try:
         seen: set[int] = set()
@@ -258,7 +258,7 @@ def killed_with_a_state(words: list[object], out: Path, name: str) -> None:
 
 
 @pytest.mark.process
-def test_a_killed_process_goes_on_within_its_attempt(
+def test_a_killed_process_continues_within_its_attempt(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words, out = inverting(table, "--iterations", 150), tmp_path / "killed"
@@ -272,7 +272,7 @@ def test_a_killed_process_goes_on_within_its_attempt(
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_a_killed_guarantee_goes_on_within_its_search(
+def test_a_killed_guarantee_continues_within_its_search(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words, out = guaranteeing(table, "--domain", "box", "--trials", 200), tmp_path / "killed"

@@ -1,4 +1,4 @@
-"""Data are read once in a process, and again where a name means other data."""
+"""Data are read once per process, and again if a name refers to other data."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What Ctrl-C leaves: whole cells only, and a report that says what is not finished."""
+"""Ctrl-C leaves only whole cells, and a report that lists unfinished parts."""
 
 import os
 import signal
@@ -28,14 +28,14 @@ from support.toy.question import Toy, ToySpec
 
 
 class Stopped(Toy):
-    """Its user stops it; what is finished by then makes its answer."""
+    """Question that its user stops; its answer has the finished part."""
 
     def run(self, *given: Any, workers: int | None = None) -> Answer:
         return replace(super().run(*given, workers=workers), stopped=True)
 
 
 class Interrupted(Toy):
-    """Its user stops it before anything is finished."""
+    """Question that its user stops before anything is finished."""
 
     def run(self, *given: Any, workers: int | None = None) -> Answer:
         raise KeyboardInterrupt
@@ -69,7 +69,7 @@ def test_a_stopped_audit_names_the_questions_that_are_not_finished(tmp_path: Pat
 
 
 def _running() -> dict[int, int]:
-    """All processes that run, by number, with that of their parent."""
+    """Return the parent of each running process, by number."""
     listed = subprocess.run(
         ["ps", "-eo", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
     ).stdout
@@ -90,7 +90,7 @@ def test_an_interrupt_while_modules_are_imported_ends_in_silence(seconds: float)
     time.sleep(seconds)
     running.send_signal(signal.SIGINT)
     printed, _ = running.communicate(timeout=30)
-    if running.returncode != -signal.SIGINT:  # before Python itself was ready
+    if running.returncode != -signal.SIGINT:  # before Python was ready
         assert (running.returncode, printed) == (130, "")
 
 
@@ -130,7 +130,7 @@ def test_what_a_dead_worker_did_not_finish_runs_once_more(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_a_job_that_kills_its_process_twice_is_given_up_and_the_others_go_on(
+def test_a_job_that_kills_its_process_twice_is_given_up_and_the_others_continue(
     tmp_path: Path,
 ) -> None:
     jobs = [
@@ -142,7 +142,7 @@ def test_a_job_that_kills_its_process_twice_is_given_up_and_the_others_go_on(
     ]
     found = list(spread(jobs, workers=2, given_up=lambda number: 100 + number))
     assert sorted(found) == [1, 2, 3, 4, 5, 6, 101, 103]
-    for name in ("one", "two"):  # both may fall at once, where only one is suspected
+    for name in ("one", "two"):  # both may fail at once, although only one is suspected
         assert 2 <= len(list(tmp_path.glob(f"{name}-*"))) <= 3
 
 
@@ -158,7 +158,7 @@ def build():
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_the_rest_of_a_grid_goes_on_where_a_cell_kills_its_worker(tmp_path: Path) -> None:
+def test_the_rest_of_a_grid_continues_if_a_cell_kills_its_worker(tmp_path: Path) -> None:
     (tmp_path / "bomb.py").write_text(BOMB.format(parent=os.getpid()))
     (tmp_path / "g.yaml").write_text(
         "name: bombs\nabout: ''\ngrids:\n- ask: property\n  data: randhie\n  rounds: 1\n"

@@ -1,4 +1,4 @@
-"""A question of another package: one folder and one entry point, and everything has it."""
+"""A question of another package needs one folder and one entry point to work everywhere."""
 
 import json
 import os
@@ -22,13 +22,13 @@ ROOT = TESTS.parent
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Of a process that finds the toy installed."""
+    """Return the environment of a process with the toy installed."""
     return registered(tmp_path / "site", GROUP, {"toy": "support.toy:QUESTION"})
 
 
 @pytest.fixture
 def toy(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process finds the toy installed: its start is spared, its entry point is not."""
+    """Install the toy by its entry point in this process."""
     monkeypatch.syspath_prepend(environment["PYTHONPATH"].split(os.pathsep)[0])
     catalog.questions.cache_clear()
     yield
@@ -123,7 +123,7 @@ def test_it_survives_a_kill(
 
 
 def test_no_other_file_knows_it() -> None:
-    """Adding the toy touched its own folder and the tests alone."""
+    """Only the toy's folder and the tests know the toy."""
     words = (b"toy", b"Toy")
     knowing = [
         path

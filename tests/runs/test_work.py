@@ -1,4 +1,4 @@
-"""Checkpoints of an unfinished cell: kept whole, read back equal, and never half."""
+"""Checkpoints of an unfinished cell are kept whole and read back equal."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A tiny audit that asks all six questions, of the command line."""
+"""Run a tiny audit of all six questions from the command line."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ TINY = {
 
 
 def audit_everything(folder: Path, *more: object, rows: int = 900) -> tuple[Path, Ended]:
-    """Ask all six questions about made-up users; return the run's folder and how it ended."""
+    """Ask all six questions about synthetic users; return the run's folder and its end."""
     table, out = folder / "people.csv", folder / "run"
     if not table.exists():
         frame(rows).to_csv(table, index=False)

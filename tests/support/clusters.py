@@ -1,4 +1,4 @@
-"""Clusters of this machine, as a test needs them: workers that die, and workers that come late."""
+"""Start clusters on this machine with workers that die and workers that join late."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from support.toy.question import Toy
 
 
 class Waiting(Toy):
-    """Its cells wait as long as a file ``hold`` lies beside the data."""
+    """Toy question with cells that wait while a file ``hold`` exists in the folder of the data."""
 
     def run(self, prepared: Any, *given: Any, workers: int | None = None) -> Answer:
         while Path(prepared.spec.data).with_name("hold").exists():
@@ -27,7 +27,7 @@ class Waiting(Toy):
 
 
 def until(true: Callable[[], Any], seconds: float = 120) -> Any:
-    """Wait for something that is true, and return it."""
+    """Wait until ``true`` returns a true value, and return it."""
     end = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < end, "it did not happen in time"
@@ -35,15 +35,15 @@ def until(true: Callable[[], Any], seconds: float = 120) -> Any:
     return found
 
 
-def played_by(out: Path) -> list[int]:
-    """The process that played each cell."""
+def workers_of(out: Path) -> list[int]:
+    """Return the number of the process that ran each cell."""
     timings = json.loads((out / "timings.json").read_text())
     return [int(one["worker"].rpartition(":")[2]) for one in timings.values()]
 
 
 @contextmanager
 def started(*command: object) -> Iterator[subprocess.Popen]:
-    """A process that talks by lines, with all that it starts; killed in the end."""
+    """Yield a process that communicates by lines; kill it and its children at the end."""
     running = subprocess.Popen(
         [str(word) for word in command],
         stdin=subprocess.PIPE,
@@ -76,7 +76,7 @@ SCRIPT = Path(__file__)
 
 
 def _dask(tell: Callable[[Any], None]) -> None:
-    """Two workers; ``kill`` kills one that is busy, ``join`` starts one more."""
+    """Run two workers; ``kill`` kills a busy worker, ``join`` starts another one."""
     from distributed import Client, LocalCluster
 
     with (
@@ -103,7 +103,7 @@ def _more(client: Any, known: set[str]) -> set[str]:
 
 
 def _ray(tell: Callable[[Any], None]) -> None:
-    """A node of two workers; ``kill`` kills one that is busy, ``join`` starts one more node."""
+    """Run a node of two workers; ``kill`` kills a busy worker, ``join`` starts another node."""
     import psutil
     from ray.cluster_utils import Cluster
 

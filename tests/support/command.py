@@ -1,4 +1,4 @@
-"""The command line, in this process or in one of its own, and what it writes."""
+"""Run the command line, in this process or in a separate one, and read its files."""
 
 import contextlib
 import io
@@ -15,17 +15,17 @@ import pytest
 from leakgauge.cli import main
 
 WIDE = "400"
-"""Columns of the terminal: no sentence is broken."""
+"""Width of the terminal in columns, so that sentences do not wrap."""
 
 
 def unless_given(defaults: Mapping[str, object], words: Sequence[object]) -> list[object]:
-    """The options and their values, without those that the words give."""
+    """Return the options and their values, except those that the words set."""
     return [part for pair in defaults.items() if pair[0] not in words for part in pair]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """Exit code and output of a command, named as ``subprocess`` names them."""
+    """Exit code and output of a command, with the names of ``subprocess``."""
 
     returncode: int
     stdout: str
@@ -33,7 +33,7 @@ class Ended:
 
 
 def run(*words: object, cwd: Path | None = None) -> Ended:
-    """Run the command in this process, which saves the start of another one."""
+    """Run the command in this process, which is faster than starting one."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["leakgauge", *map(str, words)])
@@ -52,7 +52,7 @@ def _exit_code() -> int:
 
 
 def process(*words: object, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess:
-    """Run the command in a process of its own, as a user does."""
+    """Run the command in a separate process, as a user does."""
     return subprocess.run(
         [sys.executable, "-m", "leakgauge", *map(str, words)],
         cwd=cwd,
@@ -64,7 +64,7 @@ def process(*words: object, cwd: Path | None = None, **env: str) -> subprocess.C
 
 
 def figures(folder: Path) -> list[str]:
-    """The lines of measurements.jsonl without their timings."""
+    """Return the lines of measurements.jsonl without their timings."""
     lines = (folder / "measurements.jsonl").read_text(encoding="utf-8").splitlines()
     measured = [one for one in map(json.loads, lines) if one["metric"] != "seconds"]
     for one in measured:

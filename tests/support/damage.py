@@ -1,4 +1,4 @@
-"""Kills within a computation, flipped bits, and files as another program would write them."""
+"""Kill computations, flip bits, and write files as another program would."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,28 +17,28 @@ from leakgauge.runs.question import Silent
 
 @dataclass(frozen=True)
 class Short(Craft):
-    """A search of two starts and few steps."""
+    """Settings of a search with two starts and few steps."""
 
     restarts: int = 1
     steps: int = 12
 
 
 class Killed(BaseException):
-    """A kill: nothing of the program runs after it."""
+    """Exception that stands for a kill of the program."""
 
 
 class Notes(Silent):
-    """Keeps what a user is told."""
+    """Progress that keeps the notes to the user."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.texts: list[str] = []
 
     def note(self, text: str) -> None:
-        self.told.append(text)
+        self.texts.append(text)
 
 
 def kill_after(patch: pytest.MonkeyPatch, states: int) -> None:
-    """Kept states come without delay, and the program dies after so many."""
+    """Keep states without delay, and end the program after a number of them."""
     original, seen = Checkpoint.keep, iter(range(1, states + 1))
 
     def keep(self: Checkpoint, state: Any) -> None:
@@ -58,7 +58,7 @@ def flip(path: Path, rng: np.random.Generator) -> None:
 
 
 def rewrite(path: Path, change: Callable[[str], str]) -> None:
-    """Change a file of a store together with its checksum."""
+    """Change a file of a store and its checksum."""
     if path.suffix == ".yaml":
         write_sealed(path, change(read_sealed(path).decode()).encode())
         return

@@ -1,4 +1,4 @@
-"""Defenses in one call, for batches whose size does not matter."""
+"""Build defenses in one call, for batches of any size."""
 
 from leakgauge.defenses import (
     DPSGD,

@@ -1,4 +1,4 @@
-"""Small federations, the batches that they draw, and a program that keeps their rounds."""
+"""Small federations, their batches, and a program that keeps their rounds."""
 
 import sys
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ def sgd(lr: float):
 def drawn(
     participant: Participant, protocol: Protocol, *, number: int, position: int = 0
 ) -> list[Tensor]:
-    """The batches of a participant in a round."""
+    """Return the batches of a participant in a round."""
     rng = participant.turn({}, seed=0, number=number, position=position).rng
     return list(protocol.batches(len(participant), rng=rng))
 
@@ -68,7 +68,7 @@ def drawn(
 def alone(
     model: nn.Module, data: Dataset, *, number: int, position: int, size: int, lr: float
 ) -> None:
-    """An epoch of PyTorch's own SGD, on the batches that the participant draws."""
+    """Train one epoch with PyTorch's SGD, on the batches of the participant."""
     protocol = Protocol(rounds=1, batch_size=size)
     batches = drawn(Participant(data), protocol, number=number, position=position)
     train_locally(model, data, batches, sgd(lr))
@@ -80,12 +80,12 @@ def copied(state: Tensors, model: nn.Module) -> nn.Module:
 
 
 def params(tensors: Tensors) -> list[str]:
-    """The names that are not of running statistics."""
+    """Return the names of the tensors that are not running statistics."""
     return [name for name in tensors if "running" not in name and "num_batches" not in name]
 
 
 def stochastic(rounds: int) -> tuple[Task, State, list[Participant], Protocol, Isolate]:
-    """Everything that draws: batches, samples, dropout, noise; with buffers and isolation."""
+    """Return a federation with every kind of randomness, with buffers and isolation."""
     noisy = DPSGD(clip=1.0, noise=0.5).build(batch_size=4)
     defense = Defense("noise", update=noisy.update)
     participants = [Participant(dataset(12, seed), defense) for seed in range(4)]
@@ -95,11 +95,11 @@ def stochastic(rounds: int) -> tuple[Task, State, list[Participant], Protocol, I
 
 
 KEPT = 12
-"""Rounds of the program."""
+"""Number of rounds of the program."""
 
 
 def keep_rounds(folder: Path) -> None:
-    """Play on from the last state in the folder, and keep the state of each round."""
+    """Continue from the last state in the folder, and keep the state of each round."""
     task, state, participants, protocol, strategy = stochastic(KEPT)
     after = max((int(path.name) for path in folder.glob("[0-9]*")), default=0)
     if after:

@@ -1,4 +1,4 @@
-"""Measurements picked from a run."""
+"""Pick measurements from a run."""
 
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.results.measurements import Measurement
@@ -6,7 +6,7 @@ from leakgauge.results.scores import AUROC
 
 
 def auroc(found: list[Measurement], when: int | str, knowledge: str = ADAPTIVE) -> float:
-    """The one AUROC of a round that an adversary with this knowledge reached."""
+    """Return the only AUROC of a round for an adversary with this knowledge."""
     (one,) = [
         record
         for record in found

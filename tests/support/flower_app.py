@@ -1,4 +1,4 @@
-"""The example for Flower as a module: its grid runs real Flower code in this process."""
+"""Load the example for Flower as a module: its grid runs real Flower code in this process."""
 
 import importlib.util
 import sys

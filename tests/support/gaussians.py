@@ -1,4 +1,4 @@
-"""Correlated Gaussians, whose mutual information is known: I = -d/2 log(1 - rho^2)."""
+"""Correlated Gaussians with known mutual information: I = -d/2 log(1 - rho^2)."""
 
 import math
 
@@ -7,12 +7,12 @@ from torch import Tensor
 
 
 def correlation(nats: float, d: int) -> float:
-    """Of each of d pairs of coordinates, for an information of so many nats."""
+    """Return the correlation of each of d pairs of coordinates for an information in nats."""
     return math.sqrt(1 - math.exp(-2 * nats / d))
 
 
 def gaussians(n: int, d: int, nats: float, *, seed: int) -> tuple[Tensor, Tensor]:
-    """Two samples ``[n, d]``; with 0 nats they are independent."""
+    """Return two samples ``[n, d]``; with 0 nats they are independent."""
     generator = torch.Generator().manual_seed(seed)
     x, noise = (torch.randn(n, d, generator=generator, dtype=torch.float64) for _ in range(2))
     rho = correlation(nats, d)
@@ -20,7 +20,7 @@ def gaussians(n: int, d: int, nats: float, *, seed: int) -> tuple[Tensor, Tensor
 
 
 def log_ratio(x: Tensor, y: Tensor, nats: float) -> Tensor:
-    """log p(x, y) / p(x) p(y) of every ``x [n, d]`` with every ``y [m, d]``, ``[n, m]``."""
+    """Return log p(x, y) / p(x) p(y) for every ``x [n, d]`` and ``y [m, d]``, ``[n, m]``."""
     d = x.shape[1]
     rho = correlation(nats, d)
     rest = 1 - rho**2

@@ -1,4 +1,4 @@
-"""Kept updates of federations that are made here, and the task of their auditor."""
+"""Make kept updates of small federations, and the task of their auditor."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,31 +44,31 @@ def keep_federation(
     config: dict[str, float],
     claimed: Sequence[tuple[Tensor, Tensor]] | None = None,
 ) -> str:
-    """Play a federation, keep its updates in ``kept``, and write the auditor's module.
+    """Run a federation, keep its updates in ``kept``, and write the auditor's module.
 
     Args:
-        folder: of both.
-        layers: of the network, as code; ``nn`` is torch's.
+        folder: folder of the updates and of the module.
+        layers: layers of the network, as code; ``nn`` is ``torch.nn``.
         clients: records and labels of each client.
-        public: of nobody.
-        protocol: of the training.
-        secrets: of all records, those of clients first.
-        config: numbers that clients are told.
-        claimed: the records that the auditor takes for the clients', if others.
+        public: records and labels that no client has.
+        protocol: protocol of the training.
+        secrets: secrets of all records by name, those of clients first.
+        config: numbers that the server sends to clients.
+        claimed: records that the auditor attributes to the clients, by default theirs.
 
     Returns:
-        The name of the module, which lies in ``folder``.
+        Name of the module in ``folder``.
     """
     torch.manual_seed(0)
     task = Task(eval(f"nn.Sequential({layers})", {"nn": nn}))
     people = [Participant(Dataset(*one)) for one in clients]
     keeper = Keeper(folder / "kept")
-    for played in federation(task, State.of(task.model), people, protocol, seed=0):
-        for who in played.sent:
+    for one_round in federation(task, State.of(task.model), people, protocol, seed=0):
+        for who in one_round.sent:
             count = len(clients[who][0])
-            received, sent = played.received[who], played.uploaded(who)
+            received, sent = one_round.received[who], one_round.uploaded(who)
             keeper.keep(
-                Exchange(played.number, str(who), received, sent, examples=count, config=config)
+                Exchange(one_round.number, str(who), received, sent, examples=count, config=config)
             )
     said = claimed or clients
     x = torch.cat([*(one for one, _ in said), public[0]])

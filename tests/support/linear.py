@@ -1,4 +1,4 @@
-"""A linear model whose gradients give their batch away, and one whose gradients do not."""
+"""Linear models with gradients that reveal their batch, and with gradients that do not."""
 
 import numpy as np
 import torch
@@ -11,8 +11,8 @@ from support.planted import source_of
 WIDTH = 6
 
 
-class Deaf(nn.Module):
-    """A linear model that does not hear its records; ``heard`` takes part by name alone."""
+class Uninformative(nn.Module):
+    """Model with outputs and gradients that do not depend on its records, despite ``heard``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Deaf(nn.Module):
 
 
 def telling(*, seed: int = 0, count: int = 1000, users: int | None = None) -> Source:
-    """Records of one label and a linear model: its gradient is the batch's mean, up to a factor."""
+    """Return a linear model with the batch's mean as its gradient, up to a factor."""
     data = _records(seed, count, users)
     model = nn.Linear(WIDTH, 2)
     with torch.no_grad():
@@ -34,9 +34,9 @@ def telling(*, seed: int = 0, count: int = 1000, users: int | None = None) -> So
 
 
 def silent(*, seed: int = 0, count: int = 1000) -> Source:
-    """The same records, and a model whose gradients do not depend on them."""
+    """Return the same records with a model that has gradients independent of them."""
     torch.manual_seed(seed)
-    return source_of(Task(Deaf()), _records(seed, count, None))
+    return source_of(Task(Uninformative()), _records(seed, count, None))
 
 
 def _records(seed: int, count: int, users: int | None) -> Dataset:

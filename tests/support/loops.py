@@ -1,4 +1,4 @@
-"""Small training loops, to be watched."""
+"""Small training loops for monitors."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,12 +8,12 @@ from torch.nn import functional
 
 from leakgauge.tokens.settings import CriticSettings
 
-QUICK = CriticSettings(iterations=5, check_every=5, evaluated=64)
-"""Estimates that take no time, and tell nothing."""
+QUICK = Settings(iterations=5, check_every=5, evaluated=64)
+"""Settings of fast estimates without information."""
 
 
 def network(seed: int = 0, *, width: int = 6, classes: int = 3) -> nn.Sequential:
-    """A convolution and two linear layers for images [2, 5, 5]."""
+    """Return a convolution and two linear layers for images ``[2, 5, 5]``."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return nn.Sequential(
@@ -27,7 +27,7 @@ def network(seed: int = 0, *, width: int = 6, classes: int = 3) -> nn.Sequential
 
 
 def batches(steps: int, *, size: int = 8, seed: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-    """Random images and labels."""
+    """Return batches of random images and labels."""
     rng = torch.Generator().manual_seed(seed)
     for _ in range(steps):
         yield torch.randn(size, 2, 5, 5, generator=rng), torch.randint(3, (size,), generator=rng)
@@ -41,7 +41,7 @@ def train(
     lr: float = 0.1,
     each: Callable[[int, Tensor, Tensor], None] | None = None,
 ) -> None:
-    """A plain loop; ``each`` is called behind every step."""
+    """Train in a plain loop; call ``each`` after every step."""
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     for number, (x, y) in enumerate(batches(steps, size=size)):
         optimizer.zero_grad()

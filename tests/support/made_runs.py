@@ -1,4 +1,4 @@
-"""Runs and measurements made up for the tests of the report, and readers of its pages."""
+"""Make synthetic runs and measurements for tests of the report, and read its pages."""
 
 import dataclasses
 import functools
@@ -77,7 +77,7 @@ def make_records(
     defense: str = "none",
     **names: str,
 ) -> list[Measurement]:
-    """One cell's records as two unit Gaussians, ``shift`` apart, would give them."""
+    """Return one cell's records for scores from two unit Gaussians at distance ``shift``."""
     base = Measurement(
         question="inference",
         game=game,
@@ -132,7 +132,7 @@ def _one_round(base: Measurement, when: int | str, shift: float, half: float) ->
 
 
 def many() -> list[Measurement]:
-    """Twelve cells of every level, with long rounds."""
+    """Return measurements of twelve cells with every level of leakage and many rounds."""
     made = []
     for i, shift in enumerate((3.9, 1.1, 0.35, 0.02, -0.4, 2.2)):
         for j, adversary in enumerate(("forest", "logistic")):
@@ -143,7 +143,7 @@ def many() -> list[Measurement]:
     return made
 
 
-DEFENSES = {  # name -> accuracy, shift of a static and of an adaptive adversary
+DEFENSES = {  # by name: accuracy, shift of a static and of an adaptive adversary
     "none": (0.85, 3.9, None),
     "prune:rate=0.99": (0.83, 0.1, 2.9),
     "sign": (0.845, -0.6, 3.6),
@@ -154,7 +154,7 @@ DEFENSES = {  # name -> accuracy, shift of a static and of an adaptive adversary
 def defended(
     defenses: dict[str, tuple[float, float, float | None]] = DEFENSES, half: float = 0.02
 ) -> list[Measurement]:
-    """Two adversaries, and for each defense what they find, static and adaptive."""
+    """Return measurements of two adversaries, static and adaptive, for each defense."""
     made: list[Measurement] = []
     for name, (accuracy, *shifts) in defenses.items():
         for knowledge, shift in zip(("static", "adaptive"), shifts, strict=True):
@@ -172,7 +172,7 @@ def defended(
 
 
 def promised_run(*names: str, games: tuple[str, ...] = ("property",), **changed: Any) -> Run:
-    """A run that knows what its defenses promise, as an audit would write it down."""
+    """Return a run with the promises of its defenses, as an audit writes them."""
     asked: dict[str, Any] = {"batch_size": 16, "records": 20005, "rounds": 5, "parameters": 6500}
     asked |= {"prior": (0.5, 0.5)} | changed
     known = {
@@ -183,7 +183,7 @@ def promised_run(*names: str, games: tuple[str, ...] = ("property",), **changed:
 
 
 def stacked(records: list[Measurement]) -> list[Measurement]:
-    """The records, and as a second accumulation figures of their own."""
+    """Return the records with additional figures for a second accumulation."""
     again = [
         dataclasses.replace(
             r, round=STACKED, estimate=dataclasses.replace(r.estimate, value=r.estimate.low)
@@ -199,7 +199,7 @@ def answered_section(run: Run, records: list[Measurement]) -> Section:
 
 
 def render(run: Run, records: list[Measurement]) -> str:
-    """The report of an audit that asks this question alone."""
+    """Return the report of an audit of only this question."""
     page = Page(
         command="audit",
         sections=[answered_section(run, records)],
@@ -212,13 +212,13 @@ def render(run: Run, records: list[Measurement]) -> str:
 
 @functools.cache
 def page_of_many() -> str:
-    """The report of twelve cells; drawing it takes seconds."""
+    """Return the report of twelve cells; drawing it takes seconds."""
     return render(make_run(), many())
 
 
 @functools.cache
 def page_of_defended() -> str:
-    """The report of three defenses beside none."""
+    """Return the report of three defenses and of the undefended training."""
     return render(make_run(), defended())
 
 
@@ -232,6 +232,6 @@ def said(records: list[Measurement], run: Run | None = None) -> tuple[str, str]:
 
 
 def visible(page: str) -> str:
-    """The text that a reader sees."""
+    """Return the visible text of a page."""
     body = re.sub(r"<style>.*?</style>|<svg.*?</svg>", "", page, flags=re.S)
     return html.unescape(re.sub(r"<[^>]+>", " ", body)).replace("\u00a0", " ")

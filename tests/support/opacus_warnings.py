@@ -1,4 +1,4 @@
-"""What Opacus and its accountants warn of in sound trainings."""
+"""Warnings of Opacus and its accountants in correct trainings."""
 
 import pytest
 

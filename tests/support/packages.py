@@ -1,4 +1,4 @@
-"""Other packages that register something with leakgauge, as an installed one would."""
+"""Make packages that register something with leakgauge by entry points."""
 
 import os
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ TESTS = Path(__file__).parents[1]
 
 
 def registered(folder: Path, group: str, entries: Mapping[str, str]) -> dict[str, str]:
-    """Lay a distribution with entry points into ``folder``; the environment that sees it."""
+    """Write a distribution with entry points to ``folder``; return an environment that sees it."""
     info = folder / "leakgauge_extra-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: leakgauge-extra\nVersion: 1.0\n")

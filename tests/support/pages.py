@@ -1,4 +1,4 @@
-"""Pages in a headless browser."""
+"""Open pages in a headless browser."""
 
 from pathlib import Path
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 from playwright.sync_api import Browser, Page
 
 HOSTILE = "<script>alert(1)</script></svg>`'\"{{ 7 * 7 }} $x$"
-"""A name that a page must escape."""
+"""Name that a page must escape."""
 
 SCREENS = tuple((scheme, width) for scheme in ("light", "dark") for width in (1280, 360))
 """Colour schemes and widths."""
 
 
 def opened(browser: Browser, path: Path, scheme: Any, width: int) -> tuple[Page, list[str]]:
-    """The page in a browser, and every complaint or request beside the file itself."""
+    """Return the page in a browser, with every error and every request other than the file."""
     page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
     trouble: list[str] = []
     page.on("console", lambda message: trouble.append(message.text))
@@ -25,12 +25,12 @@ def opened(browser: Browser, path: Path, scheme: Any, width: int) -> tuple[Page,
 
 
 def drawn(browser: Browser, path: Path, *shown: tuple[Any, int]) -> int:
-    """Open the page, see that it fits and asks for nothing; how many charts it has.
+    """Check that the page fits and makes no requests, and return its number of charts.
 
     Args:
-        browser: opens it.
-        path: of the page.
-        shown: pairs of a colour scheme and a width.
+        browser: headless browser.
+        path: path of the page.
+        shown: pairs of a colour scheme and a width in pixels.
     """
     page, trouble = opened(browser, path, *shown[0])
     for scheme, width in shown:

@@ -1,4 +1,4 @@
-"""A network of which one layer alone sees a property, and a network of odd layers."""
+"""A network with a property in a single layer, and a network of unusual layers."""
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ WIDTH = 10
 
 
 class Planted(nn.Module):
-    """Two branches; that of the property has weights of zero, so the other one learns nothing."""
+    """Network of two branches; zero weights of the property's branch hide it from the other."""
 
     def __init__(self, generator: torch.Generator) -> None:
         super().__init__()
@@ -27,10 +27,10 @@ class Planted(nn.Module):
 
 
 def planted(*, seed: int, count: int = 2400, shuffled: bool = False) -> Source:
-    """Records with a property ``p`` that only the layer ``aside`` is shown.
+    """Return a source of records with a property ``p`` that only the layer ``aside`` sees.
 
     Nineteen of twenty records have label 1, so the mean slope in the outputs has a sign, and the
-    gradient of ``aside`` has that of the property. ``shuffled`` gives records another's property.
+    gradient of ``aside`` has that of the property. ``shuffled`` shuffles the property over records.
     """
     rng = np.random.default_rng(seed)
     p = rng.integers(2, size=count)
@@ -45,12 +45,12 @@ def planted(*, seed: int, count: int = 2400, shuffled: bool = False) -> Source:
 
 
 def source_of(task: Task, data: Dataset, name: str = "mine:build") -> Source:
-    """A user's own task as a source."""
+    """Return a user's own task as a source."""
     return Source(name, pd.DataFrame(), None, None, "0", task=task, dataset=data)
 
 
 class Odd(nn.Module):
-    """An embedding, attention, a normalisation, a convolution and a linear layer."""
+    """Network of an embedding, attention, a normalisation, a convolution and a linear layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Odd(nn.Module):
 
 
 def odd(*, seed: int, count: int = 1600, secret: str = "p", names: tuple[str, str] = ("a", "b")):
-    """Sentences of six words; those with the property use one word more often."""
+    """Return sentences of six words; those with the property use one word more often."""
     rng = np.random.default_rng(seed)
     p = rng.integers(2, size=count)
     x = rng.integers(1, 12, size=(count, 6))

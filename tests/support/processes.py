@@ -1,4 +1,4 @@
-"""Real processes of the command, and their sudden end."""
+"""Start and kill real processes of the command."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def start(command: Sequence[object], *, cwd: Path | None = None) -> subprocess.Popen:
-    """In a process group of its own, silent."""
+    """Start the command silently in a separate process group."""
     return subprocess.Popen(
         [str(word) for word in command],
         stdout=subprocess.DEVNULL,
@@ -19,7 +19,7 @@ def start(command: Sequence[object], *, cwd: Path | None = None) -> subprocess.P
 
 
 def kill(running: subprocess.Popen) -> bool:
-    """kill -9 the process and its workers; whether it was still running."""
+    """Kill the process and its workers by SIGKILL; return whether it was still running."""
     alive = running.poll() is None
     if alive:
         os.killpg(running.pid, signal.SIGKILL)
@@ -28,7 +28,7 @@ def kill(running: subprocess.Popen) -> bool:
 
 
 def dies(marker: Path, times: int) -> int:
-    """Kill this process the first ``times`` times that it is asked."""
+    """Kill this process at the first ``times`` calls."""
     died = len(list(marker.parent.glob(f"{marker.name}-*")))
     if died < times:
         marker.with_name(f"{marker.name}-{died}").touch()

@@ -1,4 +1,4 @@
-"""A small convolutional network whose gradients a search inverts within seconds."""
+"""A small convolutional network that a search inverts within seconds."""
 
 import torch
 from torch import nn

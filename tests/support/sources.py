@@ -1,4 +1,4 @@
-"""Small data of images and of a table, for attempts to rebuild records."""
+"""Small sources of images and of a table, for the reconstruction of records."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Data whose leakage is known: planted, or none at all."""
+"""Data with known leakage: planted, or none."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from leakgauge.models import mlp
 def records(
     shift: float, *, n: int = 3000, values: int = 2, users: int | None = None, seed: int = 0
 ) -> Dataset:
-    """Gaussian features, of which the first moves by ``shift`` with the secret; 0: no leak."""
+    """Return Gaussian features; the secret shifts the first by ``shift``, with 0 for no leak."""
     rng = stream(seed, "synthetic")
     secret = rng.integers(values, size=n)
     x = rng.normal(size=(n, 6))
@@ -36,7 +36,7 @@ def small_task(data: Dataset, *, seed: int = 0) -> Task:
 
 
 def bench(shift: float, *, batch_size: int = 8, users: int | None = None, n: int = 400) -> Shadow:
-    """What an adversary learns from in the first round."""
+    """Return the shadow of an adversary in the first round."""
     data = records(shift, n=n, users=users)
     task = small_task(data)
     return Shadow(task, params_of(task.model), data, "s", 2, batch_size, 2**28)

@@ -1,4 +1,4 @@
-"""Small tables of made-up users."""
+"""Small tables of synthetic users."""
 
 import numpy as np
 import pandas as pd

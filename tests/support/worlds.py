@@ -1,4 +1,4 @@
-"""Small models with members and others: untrained, and trained until they memorise members."""
+"""Small models with members and others: untrained, or trained until they memorise members."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from leakgauge.models import mlp
 
 
 def noise(count: int, *, seed: int, classes: int = 10, width: int = 20) -> Dataset:
-    """Records with random labels, which a model can only memorise."""
+    """Return records with random labels, which a model can only memorise."""
     rng = np.random.default_rng(seed)
     x = torch.from_numpy(rng.normal(size=(count, width)).astype(np.float32))
     return Dataset(x, torch.from_numpy(rng.integers(classes, size=count)))
@@ -31,10 +31,10 @@ def network(*, seed: int, classes: int = 10, width: int = 20) -> Task:
     return Task(mlp(width, classes, hidden=(128, 64), generator=generator), nn.CrossEntropyLoss())
 
 
-def world(*, count: int, seed: int, epochs: int, references: int = 0) -> TargetModel:
-    """A model after some epochs on a quarter of the records; with 0, nobody is a member.
+def world(*, count: int, seed: int, epochs: int, references: int = 0) -> World:
+    """Return a model after some epochs on a quarter of the records; with 0, there are no members.
 
-    Models that the attacker trains itself get ten epochs then.
+    With 0, the attacker's own models are trained for ten epochs.
     """
     data, task = noise(count, seed=seed), network(seed=seed)
     split = split_members(count, rng=np.random.default_rng(seed))

@@ -1,4 +1,4 @@
-"""The client: the one of Flower's PyTorch quickstart, but for the line with ``mods``."""
+"""The client: that of Flower's PyTorch quickstart, except for the line with ``mods``."""
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict

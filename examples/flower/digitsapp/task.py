@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 PER_CLIENT, TEST_SHARE = 20, 0.2
 DIM = 0.6
-"""Brightness of the pictures from the second scanner, which the audit takes for a secret."""
+"""Brightness of the pictures from the second scanner; the scanner is the secret of the audit."""
 
 
 class Net(nn.Module):

@@ -1,4 +1,4 @@
-"""The guarantee of Gaussian noise from its definition."""
+"""Compute the guarantee of Gaussian noise from its definition."""
 
 import math
 
@@ -6,7 +6,7 @@ from scipy import integrate, stats
 
 
 def delta_gaussian(epsilon: float, mu: float) -> float:
-    """The integral of what p(x) exceeds exp(epsilon) q(x) by, for p = N(mu, 1) and q = N(0, 1)."""
+    """Integrate the excess of p(x) over exp(epsilon) q(x), for p = N(mu, 1) and q = N(0, 1)."""
     crossing = epsilon / mu + mu / 2
     value = integrate.quad(
         lambda x: stats.norm.pdf(x, mu) - math.exp(epsilon) * stats.norm.pdf(x),

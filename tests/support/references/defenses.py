@@ -1,4 +1,4 @@
-"""Defenses as their papers write them: one gradient, one record, one coordinate at a time."""
+"""Defenses literally as in their papers: one gradient, record or coordinate at a time."""
 
 import math
 
@@ -9,7 +9,7 @@ from support.references.gradients import loop
 
 
 def rows(grads):
-    """One flat list of numbers for each gradient, leaf after leaf."""
+    """Return one flat list of numbers for each gradient, leaf by leaf."""
     count = len(next(iter(grads.values())))
     return [
         [float(v) for leaf in grads.values() for v in leaf[i].reshape(-1)] for i in range(count)
@@ -32,7 +32,7 @@ def sign(row):
 
 
 def pgd(network, features, label, *, gamma, alpha, steps, targeted):
-    """Signed steps along the cross-entropy itself, one gradient after the other."""
+    """Take signed steps along the cross-entropy, one gradient at a time."""
     found = []
     for row, wanted in zip(features, label, strict=True):
         moved = row.clone()
@@ -46,7 +46,7 @@ def pgd(network, features, label, *, gamma, alpha, steps, targeted):
 
 
 def coded_loss(task, model, x, y, noise, beta):
-    """The loss of a bottleneck, record after record, on the layers of ``model``."""
+    """Return the loss of a bottleneck, record by record, on the layers of ``model``."""
     outputs, divergences = [], []
     for record, eps in zip(x, noise, strict=True):
         before = model.body(record[None])[0]
@@ -59,7 +59,7 @@ def coded_loss(task, model, x, y, noise, beta):
 
 
 def clipped_batches(task, params, x, y, batches, l2):
-    """Mean clipped gradients, leaf ``[T, *p]``: autograd on one record after the other."""
+    """Return mean clipped gradients, leaf ``[T, *p]``, by autograd on one record at a time."""
     found = {name: [] for name in params}
     for batch in batches:
         sums = {name: torch.zeros_like(value) for name, value in params.items()}

@@ -1,4 +1,4 @@
-"""Federated training as anyone would write it: whole models, PyTorch's own optimizers, loops."""
+"""Federated training written naively: whole models, PyTorch's optimizers, loops."""
 
 import copy
 import math
@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 
 def train_locally(model, data, batches, make, change=lambda grad: grad):
-    """Moves a model in place, a step on each batch; ``change`` is the defense of a gradient."""
+    """Train a model in place, a step on each batch; ``change`` is the defense of a gradient."""
     optimizer = make(list(model.parameters()))
     for rows in batches:
         optimizer.zero_grad()
@@ -19,7 +19,7 @@ def train_locally(model, data, batches, make, change=lambda grad: grad):
 
 
 def fedavg(model, datasets, rounds, make, *, weighted=True):
-    """The shared model after rounds; each holds the batches of each participant."""
+    """Return the shared model after rounds; each round holds the batches of each participant."""
     shared = copy.deepcopy(model)
     counts = [len(data) if weighted else 1 for data in datasets]
     for orders in rounds:
@@ -33,7 +33,7 @@ def fedavg(model, datasets, rounds, make, *, weighted=True):
 
 
 def averaged(states, counts):
-    """Parameters and running statistics alike; counts of batches are rounded."""
+    """Average parameters and running statistics; round the counts of batches."""
     found = {}
     for name, leaf in states[0].items():
         total = sum(
@@ -45,7 +45,7 @@ def averaged(states, counts):
 
 
 def steps_on_the_union(model, datasets, rounds, make):
-    """A step on all records of all participants at once, in each round; an optimizer for each."""
+    """Take one step per round on all records of all participants, each with a new optimizer."""
     x, y = (torch.cat([getattr(data, side) for data in datasets]) for side in "xy")
     for _ in range(rounds):
         optimizer = make(list(model.parameters()))
@@ -55,13 +55,13 @@ def steps_on_the_union(model, datasets, rounds, make):
 
 
 def raised(model, x, y, form):
-    """What an ascent raises, record after record: the mean of losses, or of their logs."""
+    """Return the objective of an ascent, record by record: the mean of losses, or of their logs."""
     losses = [cross_entropy(model(one[None]), label[None]) for one, label in zip(x, y, strict=True)]
     return sum(loss.log() if form == "log" else loss for loss in losses) / len(losses)
 
 
 def ascended(model, x, y, *, rate, form):
-    """The parameters and buffers after Eq. 2, in evaluation mode."""
+    """Return the parameters and buffers after Eq. 2, in evaluation mode."""
     model.eval()
     slopes = torch.autograd.grad(raised(model, x, y, form), list(model.parameters()))
     norm = math.sqrt(sum(float(slope.square().sum()) for slope in slopes))
@@ -73,7 +73,7 @@ def ascended(model, x, y, *, rate, form):
 
 
 def slopes_by_differences(model, x, y, form, width=1e-5):
-    """The slope of what an ascent raises, by central differences: no derivative anywhere."""
+    """Return the slope of an ascent's objective by central differences, without derivatives."""
     found = {}
     with torch.no_grad():
         for name, leaf in model.named_parameters():

@@ -1,4 +1,4 @@
-"""Gradients as anyone would write them: one batch after the other, with plain autograd."""
+"""Gradients written naively: one batch at a time, with plain autograd."""
 
 import copy
 
@@ -6,7 +6,7 @@ import torch
 
 
 def loop(task, params, x, y):
-    """Gradients of the loss on each batch of ``x [T, B, ...]``, leaf ``[T, *p]``."""
+    """Return gradients of the loss on each batch of ``x [T, B, ...]``, leaf ``[T, *p]``."""
     model = _loaded(task, params)
     found = {name: [] for name in params}
     for batch_x, batch_y in zip(x, y, strict=True):
@@ -20,7 +20,7 @@ def loop(task, params, x, y):
 
 
 def clients(task, params, x, y, lr):
-    """Weight changes of clients that each run ``torch.optim.SGD`` over ``x [T, S, B, ...]``."""
+    """Return weight changes of clients that run ``torch.optim.SGD`` over ``x [T, S, B, ...]``."""
     found = {name: [] for name in params}
     for steps_x, steps_y in zip(x, y, strict=True):
         model = _loaded(task, params)

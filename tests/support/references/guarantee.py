@@ -1,4 +1,4 @@
-"""Audits as the paper writes them: one release, one threshold, one count at a time."""
+"""Audits literally as in the paper: one release, threshold or count at a time."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ from support.references.gradients import loop
 
 
 def gradient(task, params, x, y):
-    """The flat gradient of one record, by plain autograd."""
+    """Return the flat gradient of one record, by plain autograd."""
     found = loop(task, params, x[None, None], y[None, None])
     return torch.cat([leaf.flatten() for leaf in found.values()])
 
@@ -20,7 +20,7 @@ def clipped(flat, clip):
 
 
 def largest_epsilon(null, alternative, delta):
-    """In-sample: the larger of both orders, at every threshold between two scores."""
+    """Return the largest in-sample epsilon over both orders and all thresholds between scores."""
     values = sorted({*null, *alternative})
     cuts = [values[0] - 1, *((a + b) / 2 for a, b in itertools.pairwise(values))]
     best = 0.0

@@ -1,10 +1,10 @@
-"""Image resizing from its formula."""
+"""Resize images by the formula."""
 
 import numpy as np
 
 
 def lanczos(image: np.ndarray, side: int) -> np.ndarray:
-    """Lanczos-3 from its formula, antialiased: the kernel is as wide as the reduction asks."""
+    """Resize by the formula of Lanczos-3, antialiased: the kernel widens with the reduction."""
 
     def weights(size: int) -> np.ndarray:
         scale = size / side

@@ -11,17 +11,17 @@ from torch import Tensor, nn
 def gradient(
     model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor
 ) -> list[Tensor]:
-    """The gradient of the mean loss of one batch."""
+    """Return the gradient of the mean loss of one batch."""
     return list(torch.autograd.grad(loss(model(x), y), list(model.parameters())))
 
 
 def max_pool(values: np.ndarray, kernel: int) -> np.ndarray:
-    """1-d max-pooling, window after window; the last one may be shorter."""
+    """Apply 1-d max-pooling, window by window; the last window may be shorter."""
     return np.array([values[i : i + kernel].max() for i in range(0, len(values), kernel)])
 
 
 def features(parts: list[Tensor], kernel: int) -> np.ndarray:
-    """Each parameter's gradient flattened and pooled, then joined."""
+    """Flatten and pool each parameter's gradient, and join them."""
     return np.concatenate([max_pool(part.detach().numpy().ravel(), kernel) for part in parts])
 
 
@@ -36,7 +36,7 @@ def forest_posterior(
     kernel: int,
     random_state: int,
 ) -> np.ndarray:
-    """P(a | g) for each observed batch, from labelled shadow batches, balanced over the secret."""
+    """Return P(a | g) for each observed batch, from shadow batches balanced over the secret."""
     seen = np.array([features(gradient(model, loss, x, y), kernel) for x, y, _ in shadow])
     forest = RandomForestClassifier(n_estimators=trees, random_state=random_state)
     forest.fit(seen, [a for _, _, a in shadow])
@@ -50,7 +50,7 @@ def forest_posterior(
 
 
 def bayes_over_rounds(posteriors: list[list[float]], prior: list[float]) -> list[float]:
-    """Eq. 1 to 4 for one trial: each round's posterior becomes the next round's prior."""
+    """Apply Eq. 1 to 4 to one trial: each round's posterior becomes the next round's prior."""
     belief = list(prior)
     for posterior in posteriors:
         likelihood = [p / q for p, q in zip(posterior, prior, strict=True)]

@@ -1,4 +1,4 @@
-"""Gradient inversion as anyone would write it: one batch, plain double backward, loops."""
+"""Gradient inversion written naively: one batch, plain double backward, loops."""
 
 import copy
 import math
@@ -7,7 +7,7 @@ import torch
 
 
 def gradient(task, params, x, y, *, graph=False):
-    """The gradient of one batch ``x [B, ...]`` by plain autograd, leaf ``[*p]``."""
+    """Return the gradient of one batch ``x [B, ...]`` by plain autograd, leaf ``[*p]``."""
     model = _loaded(task, params)
     leaves = dict(model.named_parameters())
     found = torch.autograd.grad(task.loss(model(x), y), leaves.values(), create_graph=graph)
@@ -15,7 +15,7 @@ def gradient(task, params, x, y, *, graph=False):
 
 
 def slope(task, params, x, y, wanted, distance):
-    """The distance's value and its derivative in ``x``, by double backward."""
+    """Return the distance and its derivative in ``x``, by double backward."""
     x = x.detach().clone().requires_grad_()
     value = distance(gradient(task, params, x, y, graph=True), wanted)
     return value.detach(), torch.autograd.grad(value, x)[0]
@@ -29,21 +29,21 @@ def squared_error(found, wanted):
 
 
 def weighted_cosine(found, wanted, weights):
-    """Eq. 6, layer after layer: each layer's own vector grown by the root of its weight."""
+    """Compute Eq. 6, layer by layer: each layer's vector is scaled by the root of its weight."""
     ours = torch.cat([math.sqrt(weights[name]) * found[name].flatten() for name in wanted])
     theirs = torch.cat([math.sqrt(weights[name]) * wanted[name].flatten() for name in wanted])
     return 1 - torch.nn.functional.cosine_similarity(ours, theirs, dim=0, eps=0)
 
 
 def zero_modifier(gradients):
-    """Eq. 8's 1 / (1 - p), number after number; 1 without any number but 0."""
+    """Compute 1 / (1 - p) of Eq. 8, number by number; return 1 if all numbers are 0."""
     numbers = [float(one) for leaf in gradients for one in leaf.flatten()]
     p = sum(one == 0 for one in numbers) / len(numbers)
     return 1 / (1 - p) if p < 1 else 1.0
 
 
 def weighted_layers(found, wanted, weights):
-    """Eq. 6 in its other reading: each module's own cosine distance, times its weight."""
+    """Compute Eq. 6 in its other reading: each module's cosine distance times its weight."""
     total = 0
     for module in {name.rpartition(".")[0] for name in wanted}:
         names = [name for name in wanted if name.rpartition(".")[0] == module]
@@ -58,7 +58,7 @@ def cosine(found, wanted):
 
 
 def total_variation(image):
-    """Pixel after pixel, for an image ``[C, H, W]``."""
+    """Compute the total variation of an image ``[C, H, W]``, pixel by pixel."""
     channels, height, width = image.shape
     down = [
         abs(float(image[c, h + 1, w] - image[c, h, w]))
@@ -76,7 +76,7 @@ def total_variation(image):
 
 
 def local_training(task, params, x, y, *, steps, lr, epochs=1):
-    """(Weights before - weights after) / (lr * number of steps) of a client that trains."""
+    """Train a client; return (weights before - weights after) / (lr * number of steps)."""
     model = _loaded(task, params)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     size = len(x) // steps
@@ -91,7 +91,7 @@ def local_training(task, params, x, y, *, steps, lr, epochs=1):
 
 
 def signed_adam(task, params, x, y, wanted, distance, *, lr, iterations, rate, low, high):
-    """One batch, Adam on signs by ``torch.optim``, clamped after each step; the last point."""
+    """Search one batch by ``torch.optim.Adam`` on signs, clamped after each step."""
     x = x.clone()
     optimizer = torch.optim.Adam([x], lr=lr)
     losses = []

@@ -1,4 +1,4 @@
-"""The Jacobian of a gradient in the soft label, by double backward, as Mo et al. write it."""
+"""Jacobian of a gradient in the soft label, by double backward, literally as in Mo et al."""
 
 import torch
 from torch.autograd.functional import jacobian
@@ -6,10 +6,10 @@ from torch.func import functional_call
 
 
 def jacobian_in_the_label(task, params, x, y):
-    """J of each record in each parameter but biases, leaf ``[n, parameters, classes]``.
+    """Return J of each record for each parameter except biases, leaf ``[n, parameters, classes]``.
 
     Args:
-        task: its model alone is used.
+        task: task with the model; its loss is not used.
         params: all parameters by name.
         x: records ``[n, ...]``.
         y: soft labels ``[n, classes]``.

@@ -1,4 +1,4 @@
-"""Audits of one run, written out as in the papers: loops over sums, arrays, nothing shared."""
+"""Audits of one run, literally as in the papers: loops over sums and arrays."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from scipy import stats
 
 
 def steinke_p_value(m: int, r: int, v: int, epsilon: float, delta: float) -> float:
-    """Steinke et al. 2023: the tail, and the largest mean of the masses below v."""
+    """Apply Steinke et al. 2023: the tail, and the largest mean of the masses below v."""
     q = 1 / (1 + math.exp(-epsilon))
     masses = [math.comb(r, k) * q**k * (1 - q) ** (r - k) for k in range(r + 1)]
     tail = sum(masses[v:])
@@ -18,7 +18,7 @@ def steinke_p_value(m: int, r: int, v: int, epsilon: float, delta: float) -> flo
 
 
 def mahloujifar_refutes(m: int, r: int, v: int, significance: float, mu: float) -> bool:
-    """Mahloujifar et al. 2025: the recursion with arrays, for the curve of N(0,1), N(mu,1)."""
+    """Apply Mahloujifar et al. 2025: the recursion with arrays, for N(0,1) and N(mu,1)."""
 
     def inverse(x: float) -> float:
         return float(stats.norm.cdf(stats.norm.ppf(x) - mu))

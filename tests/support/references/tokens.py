@@ -1,4 +1,4 @@
-"""Estimators, means and U-statistics as their papers write them: one sum after the other."""
+"""Estimators, means and U-statistics literally as in their papers: one sum at a time."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def infonce(groups):
-    """The mean over groups of van den Oord's bound; ``groups`` are scores ``[K, K]``."""
+    """Return the mean over groups of van den Oord's bound; ``groups`` are scores ``[K, K]``."""
     values = []
     for scores in groups:
         k = len(scores)
@@ -18,7 +18,7 @@ def infonce(groups):
 
 
 def _pairs(groups, clip=math.inf):
-    """All matched scores, and the exponentials of all others."""
+    """Return the mean matched score, and the mean exponential of all others."""
     matched, others = [], []
     for scores in groups:
         for i in range(len(scores)):
@@ -31,19 +31,19 @@ def _pairs(groups, clip=math.inf):
 
 
 def nwj(groups):
-    """Mean score of pairs, minus the mean of exp(score - 1) over all others."""
+    """Return the mean score of pairs, minus the mean of exp(score - 1) over all others."""
     matched, others = _pairs(groups)
     return matched - others / math.e
 
 
 def smile(groups, clip=5.0):
-    """Donsker-Varadhan with scores of negatives within the clip."""
+    """Return the Donsker-Varadhan bound with clipped scores of negatives."""
     matched, others = _pairs(groups, clip)
     return matched - math.log(others)
 
 
 def mine(groups):
-    """Donsker-Varadhan with one partner a pair: the token of the next row."""
+    """Return the Donsker-Varadhan bound with the token of the next row as only partner."""
     matched, partners = [], []
     for scores in groups:
         k = len(scores)
@@ -53,7 +53,7 @@ def mine(groups):
 
 
 def jensen_shannon(scores):
-    """-softplus(-s) over pairs, minus softplus(s) over all others."""
+    """Return the mean of -softplus(-s) over pairs, minus that of softplus(s) over all others."""
     k = len(scores)
     matched = sum(-math.log1p(math.exp(-scores[i][i])) for i in range(k)) / k
     others = [math.log1p(math.exp(scores[i][j])) for i in range(k) for j in range(k) if i != j]
@@ -61,7 +61,7 @@ def jensen_shannon(scores):
 
 
 def gap(scores):
-    """Mean matched and mean mismatched score."""
+    """Return the mean matched and the mean mismatched score."""
     k = len(scores)
     matched = [scores[i][i] for i in range(k)]
     others = [scores[i][j] for i in range(k) for j in range(k) if i != j]
@@ -69,7 +69,7 @@ def gap(scores):
 
 
 def hsic(k, other):
-    """Unbiased HSIC: a U-statistic over ordered quadruples of different records.
+    """Return unbiased HSIC: a U-statistic over ordered quadruples of different records.
 
     References:
         Gretton et al., Measuring statistical dependence with Hilbert-Schmidt norms, 2005; Song et
@@ -83,6 +83,6 @@ def hsic(k, other):
 
 
 def aligned(k, other):
-    """Unbiased HSIC of two kernels, over the root of those of each with itself."""
+    """Return unbiased HSIC of two kernels, normalised by the HSIC of each with itself."""
     k, other = np.asarray(k), np.asarray(other)
     return hsic(k, other) / math.sqrt(hsic(k, k) * hsic(other, other))

@@ -1,4 +1,4 @@
-"""How many records a table has, asked as if it were a secret."""
+"""A toy question: how many records does a table have?"""
 
 import os
 import time
@@ -28,7 +28,7 @@ class ToySpec(Spec):
 
 @dataclass(frozen=True)
 class ToyStage:
-    """Counts to the number of records in three steps; each leaves a line in a log."""
+    """Stage that counts to the number of records in three steps, each with a line in a log."""
 
     spec: ToySpec
     records: int
@@ -89,7 +89,7 @@ class ToyStage:
 
 
 class Toy:
-    """The question; everything about it stands in this folder."""
+    """The toy question; this folder holds all of it."""
 
     name = "toy"
     title = "How many records are there?"

@@ -1,4 +1,4 @@
-"""A tiny audit that a build judges: a planted secret, and one that nothing can tell."""
+"""Run a tiny audit for the rules of a build: a planted secret, and an independent one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ SETTINGS = (
 
 
 def write_people(folder: Path) -> Path:
-    """Write a table in which a feature copies ``smokes``, and nothing is about ``coin``."""
+    """Write a table with a feature that copies ``smokes``, and none that depends on ``coin``."""
     people = frame(800).drop(columns=["person", "sex"])
     rng = stream(0, "secrets")
     smokes = rng.random(len(people)) < 0.5
