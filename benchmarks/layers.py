@@ -23,8 +23,9 @@ from torch import Tensor, nn
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.source import Source
 from leakgauge.gradients import params_of, per_example_gradients
-from leakgauge.layers import information_bounds, jacobian_sensitivity
+from leakgauge.layers.kernel_information import information_bounds
 from leakgauge.layers.question import QUESTION
+from leakgauge.layers.sensitivity import jacobian_sensitivity
 from leakgauge.layers.spec import LayersSpec
 from leakgauge.models import build
 from leakgauge.runs.question import Silent

@@ -12,8 +12,8 @@ from leakgauge.core.types import Task
 from leakgauge.data import open_data
 from leakgauge.gradients import params_of
 from leakgauge.gradients.walk import walk
-from leakgauge.inversion import preset
-from leakgauge.layers import rebuild_from_layers
+from leakgauge.inversion.search.presets import preset
+from leakgauge.layers.reconstruction import rebuild_from_layers
 from leakgauge.models import build
 
 

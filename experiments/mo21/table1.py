@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from leakgauge.layers import pearson
+from leakgauge.layers.correlation import pearson
 from leakgauge.layers.metrics import CORRELATION, INFORMATION, SENSITIVITIES, SIZE
 from leakgauge.layers.run.measuring import by_layer
 from leakgauge.results.measurements import read_measurements

@@ -22,7 +22,10 @@ from leakgauge.gradients import batch_gradients, params_of
 from leakgauge.inference.catalog import panel_of
 from leakgauge.inference.checking import attacks_for
 from leakgauge.inference.spec import InferenceSpec
-from leakgauge.inversion import Cosine, SquaredError, adapted, adapts, preset, reconstruct
+from leakgauge.inversion.search.adaptive import adapted, adapts
+from leakgauge.inversion.search.engine import reconstruct
+from leakgauge.inversion.search.objective import Cosine, SquaredError
+from leakgauge.inversion.search.presets import preset
 from leakgauge.models import initialise
 from leakgauge.privacy.certificates import UNLIMITED, guarantees
 

@@ -9,7 +9,7 @@ import pytest
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.inference.run.figures import FEWEST, most_at_risk
-from leakgauge.results.scores import Judged
+from leakgauge.results.scores import ScoredTrials
 from support.command import run
 
 

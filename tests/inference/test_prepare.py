@@ -456,8 +456,8 @@ def test_usual_roles_are_filled_in(given: dict, expected: Roles) -> None:
 def test_roles_that_nobody_names_are_refused() -> None:
     with pytest.raises(InputError, match="--label is missing"):
         resolve_roles(None, secret="sex")
-    with pytest.raises(InputError, match=r"column to protect; known: 'label', 'sex'$"):
+    with pytest.raises(InputError, match=r"nobody should learn; known: 'label', 'sex'$"):
         resolve_roles(None, label="label", columns=("label", "sex"))
-    with pytest.raises(InputError, match=r"column to protect$"):
+    with pytest.raises(InputError, match=r"nobody should learn$"):
         resolve_roles(None, label="label")
     assert resolve_roles(None, label="label", secret_needed=False).secrets == ()

@@ -20,7 +20,8 @@ from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.presets import preset
 from leakgauge.inversion.search.priors import total_variation
 from leakgauge.inversion.search.settings import SearchSettings
-from leakgauge.training.client import Client, send
+from leakgauge.training.client import Client
+from leakgauge.training.sending import send
 from support.attacks import attack_sent
 
 LOW, HIGH = torch.tensor(-3.0), torch.tensor(3.0)

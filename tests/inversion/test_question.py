@@ -19,7 +19,6 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.files import read_sealed
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source
-from leakgauge.inversion import words
 from leakgauge.inversion.checking import check
 from leakgauge.inversion.epochs.assignment import METHODS as IMAGE_MATCHINGS
 from leakgauge.inversion.labels.inference import Method
@@ -32,7 +31,7 @@ from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.search.presets import PRESETS
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.models import NETS, SCHEMES
-from leakgauge.models import words as net_names
+from leakgauge.models import named as net_names
 from leakgauge.results.measurements import SECONDS, Measurement
 from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Silent

@@ -15,7 +15,8 @@ from leakgauge.inversion.observed import Knowledge
 from leakgauge.inversion.search.objective import Cosine
 from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
-from leakgauge.training.client import Client, send
+from leakgauge.training.client import Client
+from leakgauge.training.sending import send
 from support.attacks import attack_sent
 
 LOW, HIGH = torch.tensor(-3.0), torch.tensor(3.0)

@@ -22,7 +22,9 @@ with warnings.catch_warnings():
 from leakgauge import InputError, Task
 from leakgauge.gradients import batch_gradients, params_of
 from leakgauge.integrations.hugging_face_task import adapted, causal_task, classification_task
-from leakgauge.inversion.text import RecoveredText, dager, recover_tokens, score_text
+from leakgauge.inversion.text.layers import recover_tokens
+from leakgauge.inversion.text.recovered import RecoveredText, score_text
+from leakgauge.inversion.text.sequences import dager
 
 VOCABULARY = 400
 

@@ -11,7 +11,7 @@ from leakgauge.core.rng import stream
 from leakgauge.inversion.metrics.table import METRICS
 from leakgauge.inversion.question import QUESTION
 from leakgauge.inversion.report.curves import charts
-from leakgauge.report.compare import Comparison, Group, Played, groups
+from leakgauge.report.compare import Comparison, FinishedCell, Group, groups
 from leakgauge.results.measurements import Estimate, Measurement, read_measurements
 from leakgauge.runs.grid import Grid, unfold
 from leakgauge.runs.grid_file import read_grid_file
@@ -24,7 +24,7 @@ SETTINGS = {"data": "d", "seed": 0, "batch_size": 1, "labels": "known", "iterati
 COMPARISON = Comparison("n", "", "", 0, {}, [], [])
 
 
-def cell(method: str, steps: int, seconds: float, *, simulate: bool, **others) -> Played:
+def cell(method: str, steps: int, seconds: float, *, simulate: bool, **others) -> FinishedCell:
     one = Measurement(
         "reconstruction", "reconstruction", "d", "y", "records", "none", "static", method,
         "seconds", "accumulated", 0, Estimate(seconds, seconds, seconds, 1), 0.0,
@@ -33,7 +33,7 @@ def cell(method: str, steps: int, seconds: float, *, simulate: bool, **others) -
     return FinishedCell({**SETTINGS, **own}, [one])
 
 
-def shown(*cells: Played) -> list:
+def shown(*cells: FinishedCell) -> list:
     return charts(COMPARISON, groups({str(at): one for at, one in enumerate(cells)}, METRICS))
 
 

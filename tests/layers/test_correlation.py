@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from leakgauge.core.checks import InputError
-from leakgauge.layers import partial_correlation, pearson, significance
+from leakgauge.layers.correlation import partial_correlation, pearson, significance
 
 
 def columns(seed: int, n: int = 20) -> np.ndarray:

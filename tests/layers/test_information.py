@@ -8,8 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from leakgauge.core.checks import InputError
 from leakgauge.inference.adversaries.calibration import HeldOut
-from leakgauge.inference.adversaries.partial import PartialAttack, Selection
-from leakgauge.layers.calibration import calibrate, gain
+from leakgauge.inference.adversaries.partial import Selection
 from leakgauge.layers.information import (
     UNITS,
     VOTES_CAP_BITS,
@@ -20,6 +19,7 @@ from leakgauge.layers.information import (
     v_information,
 )
 from leakgauge.layers.observation import KernelMax
+from leakgauge.membership.run.answering import Part
 from leakgauge.results.information import entropy
 from leakgauge.results.scores import ScoredTrials
 
@@ -44,7 +44,7 @@ def test_the_information_of_a_known_channel_is_found() -> None:
     first, second = channel(4000, shift, seed=1), channel(4000, shift, seed=2)
     held_out = HeldOut(3 * np.concatenate([first[1], second[1]]), np.concatenate([first[0]] * 2))
     prior = np.log([0.5, 0.5])
-    trials = Judged(secret, calibrate(held_out)(3 * odds, prior), np.arange(20000) // 4)
+    trials = ScoredTrials(secret, calibrate(held_out)(3 * odds, prior), np.arange(20000) // 4)
     found = v_information(trials, prior, rng=np.random.default_rng(0))
     assert found.low <= known <= found.high
     assert found.high - found.low < 0.05
@@ -87,7 +87,7 @@ def test_an_attack_that_guesses_worse_is_not_heard() -> None:
     assert gain((wrong, wrong)) <= 0.02
     secret, odds = channel(400, 2.0)
     assert gain((HeldOut(odds, secret), HeldOut(odds, secret))) > 0.2
-    trials = Judged(secret, np.log(np.full((400, 2), 0.5)) + 0.0, np.arange(400) // 4)
+    trials = ScoredTrials(secret, np.log(np.full((400, 2), 0.5)) + 0.0, np.arange(400) // 4)
     found = v_information(trials, np.log([0.5, 0.5]), ignorant=True, rng=np.random.default_rng(0))
     assert (found.value, found.low) == (0.0, 0.0)
 
@@ -136,4 +136,4 @@ def test_a_part_sees_its_parameters_and_the_same_coordinates_always() -> None:
     with pytest.raises(InputError, match="no parameter 'd'"):
         Selection(("d",))(grads)
     with pytest.raises(InputError, match="has no parameters"):
-        PartialAttack(None, ()).selection  # type: ignore[arg-type]  # noqa: B018
+        Part(None, ()).selection  # type: ignore[arg-type]  # noqa: B018

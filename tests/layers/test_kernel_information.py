@@ -8,7 +8,7 @@ from scipy import integrate
 from torch import Tensor
 
 from leakgauge.core.checks import InputError
-from leakgauge.layers import information_bounds
+from leakgauge.layers.kernel_information import information_bounds
 
 E = math.log2(math.e)
 

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
-from leakgauge.layers import layer_outputs
-from leakgauge.layers.representations import Outputs
+from leakgauge.layers.representations import Outputs, layer_outputs
 from leakgauge.models import build
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
 from leakgauge.gradients import params_of, per_example_gradients
-from leakgauge.layers import direction_sensitivity, jacobian_sensitivity
+from leakgauge.layers.sensitivity import direction_sensitivity, jacobian_sensitivity
 from leakgauge.models import build
 from support.references.layers import jacobian_in_the_label
 

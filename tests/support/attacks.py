@@ -9,7 +9,8 @@ from leakgauge.inversion.attack import assumed_steps, attack, attacked_task
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 from leakgauge.inversion.search.presets import Search
 from leakgauge.inversion.search.settings import SearchSettings
-from leakgauge.training.client import Client, Sent
+from leakgauge.training.client import Client
+from leakgauge.training.sending import Sent
 
 
 def attack_sent(

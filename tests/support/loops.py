@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from leakgauge.tokens.settings import CriticSettings
+from leakgauge.tokens import CriticSettings
 
-QUICK = Settings(iterations=5, check_every=5, evaluated=64)
+QUICK = CriticSettings(iterations=5, check_every=5, evaluated=64)
 """Settings of fast estimates without information."""
 
 

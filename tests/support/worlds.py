@@ -9,7 +9,6 @@ from torch import nn
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.split_members import split_members
 from leakgauge.membership.run.target_model import (
-    TargetModel,
     given_target,
     reference_rows,
     with_params,
@@ -31,7 +30,7 @@ def network(*, seed: int, classes: int = 10, width: int = 20) -> Task:
     return Task(mlp(width, classes, hidden=(128, 64), generator=generator), nn.CrossEntropyLoss())
 
 
-def world(*, count: int, seed: int, epochs: int, references: int = 0) -> World:
+def world(*, count: int, seed: int, epochs: int, references: int = 0) -> TargetModel:
     """Return a model after some epochs on a quarter of the records; with 0, there are no members.
 
     With 0, the attacker's own models are trained for ten epochs.

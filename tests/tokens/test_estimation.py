@@ -10,8 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError
-from leakgauge.tokens import mutual_information
-from leakgauge.tokens.estimation import Information, estimate_information, vectors
+from leakgauge.tokens.estimation import (
+    Information,
+    estimate_information,
+    mutual_information,
+    vectors,
+)
 from leakgauge.tokens.estimators import estimator
 from leakgauge.tokens.fitting import Scaler, TokenCritic, fit, own_randomness
 from leakgauge.tokens.networks import Autoencoder, Critic, FlatToken, GradientTransformer, encoder

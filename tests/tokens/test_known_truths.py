@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from leakgauge.tokens import mutual_information
+from leakgauge.tokens.estimation import mutual_information
 from support.gaussians import gaussians
 
 N, D = 20_000, 20

@@ -1,8 +1,8 @@
 """Checks of the settings for kept updates."""
 
 from leakgauge.core.checks import require
-from leakgauge.federation.spec import SEARCHES, FederationSpec
-from leakgauge.inversion.words import EXACT
+from leakgauge.federation.spec import FederationSpec
+from leakgauge.inversion.methods import refuse_tables_only
 from leakgauge.membership.catalog import SHADOW, knowledge_of
 from leakgauge.runs.spec import check_bounds
 
@@ -27,10 +27,7 @@ def check(spec: FederationSpec) -> None:
         spec.momentum is None or spec.momentum < 1,
         f"--momentum is {spec.momentum}; expected a number below 1",
     )
-    require(
-        spec.method.partition(":")[0] != EXACT,
-        f"--method {EXACT} is for single gradients; choose one of {', '.join(SEARCHES)}",
-    )
+    refuse_tables_only(spec.method, "single gradients; choose")
     for one in spec.adversary:
         require(
             knowledge_of(one) != SHADOW,

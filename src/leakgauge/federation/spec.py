@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from leakgauge.core.strict import Real, Truth, Whole
-from leakgauge.federation.words import ASKS, IMAGES, LOSSES, SHADOW
-from leakgauge.inversion.methods import FOR_UPDATES, STRONGEST, refuse_tables_only
+from leakgauge.inversion.methods import FOR_UPDATES, STRONGEST
 from leakgauge.inversion.words import INFERRED, KNOWN
 from leakgauge.inversion.words import LABELS as LABELINGS
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, TRAINING, Setting
@@ -151,42 +150,3 @@ class FederationSpec(Spec):
     ] = SHADOW  # fmt: skip
     redact: Annotated[Truth, Setting("neither keep nor show any record, true or rebuilt")] = False
     files: Annotated[str, Setting("sha256 of what was kept", option=False)] = ""
-
-    def check(self) -> None:
-        """Refuse what is wrong for any data.
-
-        Raises:
-            InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                one another.
-        """
-        super().check()
-        require(
-            bool(self.kept) and self.task is not None,
-            "this question is about kept updates: leakgauge federation DIR --task MODULE:FUNCTION",
-        )
-        require(
-            self.local_steps is None or self.local_epochs is None,
-            "--local-steps and --local-epochs name two lengths of a round; leave one out",
-        )
-        require(
-            self.momentum is None or self.momentum < 1,
-            f"--momentum is {self.momentum}; expected a number below 1",
-        )
-        refuse_tables_only(self.method, "single gradients; choose")
-        for one in self.adversary:
-            knows = ABOUT.get(one.partition(":")[0], ("",))[0]
-            require(
-                knows != NEEDS_SHADOW,
-                f"--adversary {one} trains models of its own; choose another for kept updates",
-            )
-
-    def resolve(self, source: "Source") -> Self:
-        """Return the settings with what the records and the kept updates fill in.
-
-        Raises:
-            InputError: an update does not fit, or what is asked needs records that are not there.
-        """
-        from leakgauge.federation.run.preparing import resolved
-
-        spec: Self = resolved(self, source)
-        return spec

@@ -11,7 +11,7 @@ _NAMES = {
     "guarantee.statistic": "LayerRatio LikelihoodRatio Norm Statistic",
     "privacy.estimate": "Errors epsilon_clopper_pearson epsilon_gaussian_dp epsilon_of_mu "
     "largest_showable mu_clopper_pearson",
-    "privacy.threshold": "choose_threshold errors_at threshold_in_sample",
+    "privacy.many_runs": "choose_threshold errors_at threshold_in_sample",
 }
 """Public names by module."""
 

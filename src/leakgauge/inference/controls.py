@@ -62,7 +62,7 @@ def _placebo(spec: InferenceSpec, source: Source) -> Variant:
 def _planted(spec: InferenceSpec, source: Source) -> Variant:
     words, data = [], source
     if set(spec.ask) != {USER}:
-        data, said = shown(data, spec.secret_column)
+        data, said = with_planted_secret(data, spec.secret_column)
         words.append(said)
     if USER in spec.ask:
         data = marked_users(data, spec.secret_of(USER), seed=spec.seed)

@@ -21,7 +21,7 @@ from leakgauge.inference.words import (
     WITHIN,
     summed,
 )
-from leakgauge.models.words import NETS
+from leakgauge.models.named import NETS
 from leakgauge.results.measurements import rounds_of
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec

@@ -52,10 +52,10 @@ _PLACES = {
 _ELSEWHERE = {
     "Client": "leakgauge.training.client",
     "Pixels": "leakgauge.data.pixels",
-    "Sent": "leakgauge.training.sending",
+    "Sent": "leakgauge.training.client",
     "mean_estimate": "leakgauge.results.statistics",
     "paired_difference": "leakgauge.results.statistics",
-    "send": "leakgauge.training.sending",
+    "send": "leakgauge.training.client",
     "share_estimate": "leakgauge.results.statistics",
 }
 

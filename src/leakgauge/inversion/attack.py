@@ -24,7 +24,7 @@ from leakgauge.inversion.words import ASSUMED_LR, INFERRED, KNOWN, OPTIMIZER, RA
 from leakgauge.runs.question import Progress
 from leakgauge.training.catalog import SGD
 from leakgauge.training.client import Client
-from leakgauge.training.modes import draws, in_training, repeatable
+from leakgauge.training.local import draws, in_training, repeatable
 
 WITHOUT_DROPOUT = (
     "the client's dropout draws masks that the attacker does not know; it simulates the model "

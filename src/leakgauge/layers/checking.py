@@ -2,7 +2,7 @@
 
 from leakgauge.core.checks import require
 from leakgauge.defenses import Defense, parse_defense
-from leakgauge.inference.settings import UNIFORM
+from leakgauge.inference.words import UNIFORM
 from leakgauge.layers.catalog import HIDE, MEMBERS, VOTES, parse_attack
 from leakgauge.layers.spec import LayersSpec
 from leakgauge.runs.spec import check_bounds

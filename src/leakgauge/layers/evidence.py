@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from leakgauge.core.checks import InputError
-from leakgauge.data.altered import shown, shuffled
+from leakgauge.data.altered import shuffled, with_planted_secret
 from leakgauge.data.source import Source
 from leakgauge.layers.report.rows import advice_of, layer_rows, most_exposed, whole
 from leakgauge.layers.run.preparing import LayersPrepared
@@ -79,7 +79,7 @@ def controls(prepared: LayersPrepared) -> Controls:
 
 def _planted(spec: LayersSpec, source: Source, secret: str) -> Variant | str:
     try:
-        data, said = shown(source, secret)
+        data, said = with_planted_secret(source, secret)
     except InputError as error:
         return str(error)
     return Variant(spec, data, said)

@@ -8,7 +8,7 @@ from scipy import optimize, special
 
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import HeldOut, smoothed_truth
-from leakgauge.results.information import NATS, entropy, information_told
+from leakgauge.results.information import NATS, entropy, information_lower_bound
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import ScoredTrials
 
@@ -107,7 +107,7 @@ VOTES_CAP_BITS = float(1 + np.log2(special.expit(1.0)))
 
 
 def v_information(
-    trials: Judged,
+    trials: ScoredTrials,
     log_prior: Floats,
     *,
     ignorant: bool = False,
@@ -138,12 +138,12 @@ def v_information(
         Mo et al., 2021, Eq. 7 and 13; Xu et al., ICLR 2020.
 
     >>> lp = np.log([[0.9, 0.1], [0.1, 0.9]] * 50)
-    >>> trials = Judged(np.arange(100) % 2, lp, np.arange(100) // 2)
+    >>> trials = ScoredTrials(np.arange(100) % 2, lp, np.arange(100) // 2)
     >>> found = v_information(trials, np.log([0.5, 0.5]), rng=np.random.default_rng(0))
     >>> round(found.value, 4)  # log 2 + log 0.9
     0.5878
     """
-    found = information_told(
+    found = information_lower_bound(
         trials, log_prior, rng=rng, replicates=replicates, confidence=confidence
     )
     found = replace(found, high=max(0.0, found.high))

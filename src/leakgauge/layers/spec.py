@@ -7,9 +7,17 @@ from typing import Annotated, ClassVar
 from leakgauge.core.knowledge import STATIC
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.inference.words import EMPIRICAL, UNIFORM
-from leakgauge.layers.catalog import HELP, NOTATION
-from leakgauge.layers.words import CALIBRATIONS, FAMILY, HIDE, PLATT, QUESTION, VOTES
-from leakgauge.models.words import NETS
+from leakgauge.layers.catalog import (
+    CALIBRATIONS,
+    FAMILY,
+    HELP,
+    HIDE,
+    NOTATION,
+    PLATT,
+    QUESTION,
+    VOTES,
+)
+from leakgauge.models.named import NETS
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
 from leakgauge.runs.spec import Spec

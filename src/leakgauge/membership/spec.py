@@ -17,14 +17,13 @@ from leakgauge.membership.catalog import (
     SEPARATE,
     SHADOW,
 )
-from leakgauge.models.words import NETS
+from leakgauge.models.named import NETS
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec
-from leakgauge.training.catalog import FORMS, LOG, own_rate, parse_optimizer
+from leakgauge.training.catalog import FORMS, LOG
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
-from leakgauge.training.forms import FORMS, LOG
 
 GLOBAL, LOCAL = "global", "local"
 PASSIVE, ASCENT, ISOLATE, BOTH = "passive", "ascent", "isolate", "both"

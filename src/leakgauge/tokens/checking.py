@@ -1,19 +1,18 @@
 """Refuses settings that are wrong for any data."""
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from leakgauge.core.checks import require
 from leakgauge.defenses import parse_defense
-from leakgauge.inversion import Settings
-from leakgauge.inversion.search.parse import parse_attack
 from leakgauge.runs.spec import check_bounds
 from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import CHECKPOINT, STREAM
 from leakgauge.training.catalog import parse_optimizer
 
 if TYPE_CHECKING:
-    from leakgauge.inversion import Method
-    from leakgauge.tokens.spec import TimelineSpec
+    from leakgauge.inversion.methods import Method
+
 
 def check(spec: TimelineSpec) -> None:
     """Refuse settings that are wrong for any data.

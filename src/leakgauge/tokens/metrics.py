@@ -3,8 +3,7 @@
 import math
 from itertools import product
 
-from leakgauge.results.metrics import Metric
-from leakgauge.results.model_metrics import UTILITY
+from leakgauge.results.metrics import UTILITY, Metric
 from leakgauge.tokens.settings import METHODS
 from leakgauge.tokens.words import TOKENS
 

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.rng import stream
-from leakgauge.core.tensors import all_finite
 from leakgauge.core.threads import one_thread
-from leakgauge.core.types import Params, Task
+from leakgauge.core.types import Params, Task, all_finite
 from leakgauge.gradients.probing import explained
 from leakgauge.training.catalog import SGD
 from leakgauge.training.local import defended, drawing, gradient_alone, train

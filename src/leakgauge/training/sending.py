@@ -8,8 +8,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import derive, stream, torch_stream
-from leakgauge.core.tensors import all_finite
-from leakgauge.core.types import Dataset, Grads, Params, Task
+from leakgauge.core.types import Dataset, Grads, Params, Task, all_finite
 from leakgauge.defenses import Transform
 from leakgauge.gradients import batch_gradients, local_updates
 from leakgauge.training.catalog import SGD

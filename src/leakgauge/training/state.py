@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_known
-from leakgauge.core.tensors import all_finite, require_plain
-from leakgauge.core.types import Params, Task
+from leakgauge.core.types import Params, Task, all_finite, require_plain
 from leakgauge.gradients import params_of
 from leakgauge.gradients.probing import fresh_buffers, private
 

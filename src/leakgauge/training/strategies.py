@@ -8,8 +8,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require, require_choice, require_positive
 from leakgauge.core.losses import log_losses
-from leakgauge.core.tensors import all_finite
-from leakgauge.core.types import Params, Task
+from leakgauge.core.types import Params, Task, all_finite
 from leakgauge.gradients.probing import explained
 from leakgauge.training.catalog import FORMS, LOG, PRINTED, UNIT
 from leakgauge.training.protocol import FEDSGD, Protocol

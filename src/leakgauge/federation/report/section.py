@@ -15,7 +15,7 @@ from leakgauge.core.files import read_text
 from leakgauge.federation.metrics import METRICS
 from leakgauge.federation.report.wording import FederationVerdict, UpdateTable, tables, verdict
 from leakgauge.federation.run.answering import NOTES_FILE
-from leakgauge.federation.words import PROPERTY, TITLES
+from leakgauge.federation.spec import PROPERTY, TITLES
 from leakgauge.inversion.report.records import png_address
 from leakgauge.report.facts import other_facts
 from leakgauge.report.section import LEVELS, Line, Row, Section

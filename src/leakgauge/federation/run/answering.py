@@ -23,7 +23,7 @@ from leakgauge.federation.spec import (
 from leakgauge.integrations.kept_reading import KeptUpdate, as_json
 from leakgauge.inversion.attack import search_progress
 from leakgauge.inversion.scoring import are_pictures
-from leakgauge.results.measurements import PICTURES_FILE, Run
+from leakgauge.results.measurements import PICTURES_FILE
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.stages import Kept
 from leakgauge.runs.work import WorkFolder
@@ -103,7 +103,7 @@ def _attack(prepared: FederationPrepared, folder: WorkFolder, progress: Progress
 
 
 def _rebuilt(
-    prepared: Prepared, one: KeptUpdate, folder: WorkFolder, progress: Progress
+    prepared: FederationPrepared, one: KeptUpdate, folder: WorkFolder, progress: Progress
 ) -> rebuilding.RebuiltUpdate:
     def make() -> Kept:
         iterations = rebuilding.method(prepared).iterations

@@ -16,11 +16,11 @@ from leakgauge.federation.metrics import (
     PSNR,
     of_client,
 )
-from leakgauge.federation.run.judging_members import Told
-from leakgauge.federation.run.preparing import Prepared
+from leakgauge.federation.run.members import MembershipResult
+from leakgauge.federation.run.preparing import FederationPrepared
+from leakgauge.federation.run.properties import PropertyResult, over_rounds
 from leakgauge.federation.run.rebuilding import RebuiltUpdate
-from leakgauge.federation.run.simulating import Named, over_rounds
-from leakgauge.federation.words import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
+from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 from leakgauge.results.scores import ADVANTAGE, AUROC
@@ -33,8 +33,8 @@ class UpdateResults:
     """The results for each kept update."""
 
     rebuilt: dict[KeptUpdate, RebuiltUpdate] = field(default_factory=dict)
-    told: dict[KeptUpdate, Told] = field(default_factory=dict)
-    named: dict[KeptUpdate, Named] = field(default_factory=dict)
+    members: dict[KeptUpdate, MembershipResult] = field(default_factory=dict)
+    properties: dict[KeptUpdate, PropertyResult] = field(default_factory=dict)
 
 
 Figure = tuple[Estimate, float]

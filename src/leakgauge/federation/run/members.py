@@ -29,7 +29,7 @@ from leakgauge.membership.run.training import MembershipRecipe
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.roc import auroc
-from leakgauge.results.scores import Judged, score
+from leakgauge.results.scores import ScoredTrials, score
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class MembershipResult:
     def estimates(self, *, seed: int) -> dict[str, Estimate]:
         """Return the figures, resampled over the records."""
         truth = self.member.astype(np.int64)
-        judged = Judged(truth, log_posterior(self.log_odds), np.arange(len(truth)))
+        judged = ScoredTrials(truth, log_posterior(self.log_odds), np.arange(len(truth)))
         return score(judged, majority=0.5, rng=stream(seed, NAME, MEMBERSHIP, "bootstrap"))
 
 

@@ -24,10 +24,9 @@ from leakgauge.federation.spec import (
 from leakgauge.integrations.kept_reading import Kept, KeptUpdate, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.inversion.run.received import local_steps
-
-if TYPE_CHECKING:
-    from leakgauge.data.source import Source
-    from leakgauge.federation.spec import FederationSpec
+from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Prepared
+from leakgauge.runs.spec import plain
 
 FOLDS, CLIENTS = 4, 8
 """Folds of the public records, and smallest number of clients simulated for each value."""

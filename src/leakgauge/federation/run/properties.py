@@ -79,7 +79,7 @@ class PropertyResult:
 
     def estimates(self, *, seed: int) -> dict[str, Estimate]:
         """Return the figures on simulated clients, resampled over the clients."""
-        judged = Judged(self.truth, self.scored, np.arange(len(self.truth)))
+        judged = ScoredTrials(self.truth, self.scored, np.arange(len(self.truth)))
         rng = stream(seed, NAME, PROPERTY, "bootstrap")
         return score(judged, majority=1 / self.scored.shape[1], rng=rng)
 

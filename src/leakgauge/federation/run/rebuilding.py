@@ -62,7 +62,9 @@ class RebuiltUpdate:
         return {**arrays, "labels": labels}, {**about, "count": len(self.x)}
 
 
-def rebuild(prepared: Prepared, one: KeptUpdate, progress: SearchProgress | None) -> RebuiltUpdate:
+def rebuild(
+    prepared: FederationPrepared, one: KeptUpdate, progress: SearchProgress | None
+) -> RebuiltUpdate:
     """Return the records that a search finds behind a kept update.
 
     The search looks for as many records as ``count_of`` says, whose mean gradient is like that of
@@ -110,7 +112,7 @@ def rebuild(prepared: Prepared, one: KeptUpdate, progress: SearchProgress | None
     )
 
 
-def method(prepared: Prepared) -> Method:
+def method(prepared: FederationPrepared) -> Method:
     """Return the attack on the updates."""
     spec, x = prepared.spec, prepared.data.x
     return method_of(

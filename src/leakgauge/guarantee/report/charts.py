@@ -14,7 +14,14 @@ from leakgauge.guarantee.report.audited import audited_guarantee
 from leakgauge.guarantee.report.sentences import BIASED, KEPT, VIOLATED
 from leakgauge.guarantee.spec import QUESTION
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
-from leakgauge.report.compare import Comparison, Group, Played, along_axis, telling, title_of
+from leakgauge.report.compare import (
+    Comparison,
+    FinishedCell,
+    Group,
+    along_axis,
+    distinguishing_names,
+    title_of,
+)
 from leakgauge.report.section import Badge, Chart
 from leakgauge.report.wording import count, plain, short
 from leakgauge.results.measurements import Estimate, Measurement
@@ -184,14 +191,14 @@ def _epsilon_chart(
 
 
 def _of_scores(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
-    names = telling([group.settings for group in groups])
+    names = distinguishing_names([group.settings for group in groups])
     return [
         _scores_chart(comparison.cells[group.keys[0]], names, number)
         for number, group in enumerate(groups)
     ]
 
 
-def _scores_chart(played: Played, names: Sequence[str], number: int) -> Chart:
+def _scores_chart(played: FinishedCell, names: Sequence[str], number: int) -> Chart:
     audited = audited_guarantee(played.settings, played.measurements)
     title = title_of(played.settings, names)
     trials, low = count(played.settings["trials"]), short(audited.epsilon.estimate.low)
@@ -208,7 +215,7 @@ def _legend(keys: Mapping[str, str]) -> Markup:
     return Markup("").join(entry.format(*one) for one in keys.items())
 
 
-def _point(cells: Mapping[str, Played], group: Group, axis: str) -> AxisPoint:
+def _point(cells: Mapping[str, FinishedCell], group: Group, axis: str) -> AxisPoint:
     measurements = [one for key in group.keys for one in cells[key].measurements]
     theories = [one.theory for one in measurements if one.metric == EPSILON]
     return AxisPoint(

@@ -13,7 +13,7 @@ The paper draws the m candidates from all private users; so does leakgauge if us
 users are dealt into disjoint blocks of m or more, and the m users of a trial belong to one block
 (``leakgauge.inference.games.blocks``): each single trial still has m random users, and trials of
 different blocks are independent. Without blocks any two trials may share users, and intervals come
-from leaving out one user at a time (``leakgauge.results.jackknife``).
+from leaving out one user at a time (``leakgauge.results.intervals``).
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ from leakgauge.results.measurements import (
     STACKED,
     Measurement,
 )
-from leakgauge.results.model_metrics import OF_CLASSES, UTILITY
+from leakgauge.results.metrics import OF_CLASSES, UTILITY
 from leakgauge.results.scores import AUROC, MOST_AT_RISK
 from leakgauge.runs.spec import NONE
 

@@ -22,7 +22,6 @@ from leakgauge.inference.report.titles import (
     title,
 )
 from leakgauge.inference.report.verdict import InferenceVerdict, verdict
-from leakgauge.report.gauge import gauge
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import gauge
 from leakgauge.report.section import LEVELS, Chart

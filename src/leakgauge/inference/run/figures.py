@@ -12,14 +12,14 @@ from leakgauge.inference.run.baselines import baselines
 from leakgauge.inference.run.readings import RunReading
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.results import scores
-from leakgauge.results.information import information_told
+from leakgauge.results.information import information_lower_bound
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, rounds_of
-from leakgauge.results.scores import Judged, hits
+from leakgauge.results.scores import ScoredTrials, hits
 from leakgauge.results.statistics import Ints, clopper_pearson
 from leakgauge.training.utility import utility_of
 
 
-def scored_trials(stage: GameStage, reading: RunReading) -> scores.Judged:
+def scored_trials(stage: GameStage, reading: RunReading) -> scores.ScoredTrials:
     """Return a reading together with the truth."""
     trials = stage.trials
     return scores.ScoredTrials(
@@ -49,7 +49,7 @@ def scored(stage: GameStage, reading: RunReading, base: Measurement) -> Iterator
             held_out=held_out,
         )
     rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
-    information = information_told(trials, stage.log_prior, rng=rng)
+    information = information_lower_bound(trials, stage.log_prior, rng=rng)
     yield replace(base, metric=scores.INFORMATION, estimate=information, chance=0.0)
 
 
@@ -99,7 +99,7 @@ class MostAtRisk:
     of: int
 
 
-def most_at_risk(trials: Judged, user: Ints) -> MostAtRisk | None:
+def most_at_risk(trials: ScoredTrials, user: Ints) -> MostAtRisk | None:
     """Return the user whose batches are recognised most often; None with fewer than two users.
 
     The highest of many rates is high by chance. So one half of each user's trials selects the user,
@@ -116,7 +116,7 @@ def most_at_risk(trials: Judged, user: Ints) -> MostAtRisk | None:
     >>> truth = np.zeros(80, dtype=np.int64)
     >>> user = truth + np.arange(80) % 2
     >>> named = np.stack([user == 1, user != 1], axis=1)  # user 1 always, user 0 never
-    >>> worst = most_at_risk(Judged(truth, np.log(named * 0.8 + 0.1), truth), user)
+    >>> worst = most_at_risk(ScoredTrials(truth, np.log(named * 0.8 + 0.1), truth), user)
     >>> worst.user, worst.success.value, round(worst.success.low, 3), worst.success.n
     (1, 1.0, 0.832, 20)
     """

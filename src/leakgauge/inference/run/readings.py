@@ -82,7 +82,7 @@ class RunReading:
         if self.held_out is None:
             return None
         secret = self.held_out.secret
-        trials = Judged(secret, self.held_out.log_odds, np.zeros(len(secret), dtype=np.int64))
+        trials = ScoredTrials(secret, self.held_out.log_odds, np.zeros(len(secret), dtype=np.int64))
         return figures(trials)[AUROC]
 
     @property

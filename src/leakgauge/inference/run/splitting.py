@@ -10,7 +10,7 @@ from torch import Tensor
 from leakgauge.core.checks import nearest, require
 from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
-from leakgauge.data.split_users import split_users
+from leakgauge.data.split import split_users
 from leakgauge.inference.catalog import USER
 from leakgauge.inference.games.blocks import MIN_BLOCKS
 from leakgauge.inference.games.users import BATCHES_OF_A_USER, users_of

@@ -35,7 +35,7 @@ from leakgauge.inversion.scoring import in_true_order
 from leakgauge.inversion.words import DISTINCT, GRADIENTS, GREEDY, KNOWN, OPTIMAL, PER_SAMPLE
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.work import digest_of
-from leakgauge.training.client import Sent
+from leakgauge.training.sending import Sent
 
 POOL = 2
 """Side of the square of pixels that is averaged before images are compared, as in the paper."""

@@ -31,7 +31,7 @@ from leakgauge.inversion.words import (
     SERVER_LR,
     default_image_count,
 )
-from leakgauge.models.words import NETS
+from leakgauge.models.named import NETS
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.spec import NONE, plain

@@ -36,7 +36,7 @@ from leakgauge.inversion.search.simulate import LocalSteps
 from leakgauge.inversion.words import FROM_BUFFERS, INFERRED, KNOWN, LABELS, RATE
 from leakgauge.results.measurements import PICTURES_FILE
 from leakgauge.runs.checkpoint import Checkpoint
-from leakgauge.training.modes import repeatable
+from leakgauge.training.local import repeatable
 from leakgauge.training.update import Update
 
 MOST_PUBLIC = 1024

@@ -18,7 +18,8 @@ from leakgauge.inversion.search.priors import (
     statistics_over_steps,
 )
 from leakgauge.inversion.words import FROM_BUFFERS, KNOWN, PROXY
-from leakgauge.training.client import Client, Sent, send
+from leakgauge.training.client import Client
+from leakgauge.training.sending import Sent, send
 
 
 def in_updates(values: Tensor, client: Client) -> Tensor:

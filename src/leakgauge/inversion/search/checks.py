@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, nearest, require
-from leakgauge.core.losses import of_classes
+from leakgauge.core.losses import is_class_loss
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.gradients.probing import Watch, explained, private, refuse_random
+from leakgauge.gradients.probing import OperationWatcher, explained, private, refuse_random
 from leakgauge.inversion.search.settings import SearchSettings
 
 
@@ -20,12 +20,12 @@ def classes_of(task: Task, params: Params, x: Tensor) -> int | None:
     Raises:
         InputError: the model does not take such records, or draws random numbers.
     """
-    model, seen = private(task, params).model, Watch()
+    model, seen = private(task, params).model, OperationWatcher()
     with torch.no_grad(), explained(f"the model refuses records {list(x.shape)}"), seen:
         outputs = model(x)
     refuse_random(task.model, seen)
     shaped = isinstance(outputs, Tensor) and outputs.dim() == 2 and outputs.shape[1] > 1
-    scored = shaped and of_classes(task.mean_loss, outputs.shape[1], like=outputs)
+    scored = shaped and is_class_loss(task.mean_loss, outputs.shape[1], like=outputs)
     return outputs.shape[1] if scored else None
 
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
 from leakgauge.core.checks import InputError
-from leakgauge.inference.settings import InferenceSettings
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.layers.catalog import FAMILY, HIDE
 from leakgauge.layers.metrics import INFORMATION, KERNEL, METRICS
 from leakgauge.layers.report.as_json import lines
@@ -204,4 +204,4 @@ def next_command(settings: Mapping[str, Any], advice: Advice | None, question: Q
     assert isinstance(spec, LayersSpec)
     attacks = () if spec.adversary == FAMILY else spec.adversary
     tried = replace(spec, protect=PRUNE, adversary=attacks)
-    return repeat_audit("audit", {question.name: (question, tried)}, InferenceSettings)
+    return repeat_audit("audit", {question.name: (question, tried)}, InferenceSpec)

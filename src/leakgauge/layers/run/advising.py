@@ -17,7 +17,7 @@ from leakgauge.layers.run.measuring import LayerCell, scored
 from leakgauge.layers.run.observing import AttackerView
 from leakgauge.layers.spec import LayersSpec
 from leakgauge.results.measurements import Estimate, Measurement
-from leakgauge.results.scores import ADVANTAGE, Judged, advantage, hits
+from leakgauge.results.scores import ADVANTAGE, ScoredTrials, advantage, hits
 
 Judgements = Mapping[str, LayerJudgement]
 """The best attack on each layer, by the layer's name."""
@@ -223,4 +223,4 @@ def advantage_of(one: LayerJudgement) -> float:
 def _hits(scored: HeldOut, fitted: HeldOut) -> Floats:
     m = scored.log_odds.shape[1]
     log_posterior = calibrate(fitted)(scored.log_odds, np.full(m, -np.log(m)))
-    return hits(Judged(scored.secret, log_posterior, np.arange(len(scored.secret))))
+    return hits(ScoredTrials(scored.secret, log_posterior, np.arange(len(scored.secret))))

@@ -9,9 +9,8 @@ from leakgauge.defenses import Defense, none
 from leakgauge.gradients import params_of
 from leakgauge.gradients.walk import Layer
 from leakgauge.inference.adversaries.partial import PartialAttack
-from leakgauge.layers.catalog import parse_attack
-from leakgauge.layers.run.advising import Stand, advised, on_all
-from leakgauge.layers.run.cell import Cell
+from leakgauge.layers.catalog import ALL, QUESTION, parse_attack
+from leakgauge.layers.run.advising import AdviceInputs, advised, on_all
 from leakgauge.layers.run.describing import described
 from leakgauge.layers.run.judging import LayerJudgement, best, decoded, encoded, judge_layers
 from leakgauge.layers.run.measuring import (
@@ -105,9 +104,8 @@ class _Stage:
             name = f"heard/{view.defense}/{sees or 'model'}/{'+'.join(parameters)}/{attack.name}"
             kept: Kept | None = self.folder.arrays(name, after=after)
             if kept is None:
-                seed = self.spec.seed
-                part = PartialAttack(attack, parameters, self.spec.coordinates, seed)
-                kept = encoded(hear(scene, part, sees, seed=seed))
+                part = PartialAttack(attack, parameters, spec.coordinates, spec.seed)
+                kept = encoded(judge_layers(view, part, sees, seed=spec.seed))
                 self.folder.keep_arrays(name, *kept, after=after)
             found.append(decoded(kept))
         return found

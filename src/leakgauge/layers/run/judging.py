@@ -62,9 +62,11 @@ class LayerJudgement:
         return share
 
 
-def hear(scene: Scene, part: PartialAttack, layer: str, *, seed: int) -> Heard:
-    """Fit an attack on a part of the gradients, and let it judge."""
-    values = len(scene.log_prior)
+def judge_layers(
+    view: AttackerView, part: PartialAttack, layer: str, *, seed: int
+) -> LayerJudgement:
+    """Fit an attack on a part of the gradients, and return its log-odds."""
+    values = len(view.log_prior)
     uniform = np.full(values, -np.log(values))
     rng = stream(seed, QUESTION, "fit", layer, part.name.partition(":")[0])
     with one_thread():

@@ -32,7 +32,7 @@ from leakgauge.layers.spec import LayersSpec
 from leakgauge.results import scores
 from leakgauge.results.information import NATS
 from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
-from leakgauge.results.scores import AUROC, Judged
+from leakgauge.results.scores import AUROC, ScoredTrials
 from leakgauge.runs.spec import NONE
 
 
@@ -130,9 +130,9 @@ def scored(
     return found
 
 
-def scored_trials(spec: LayersSpec, view: AttackerView, one: LayerJudgement) -> Judged:
+def scored_trials(spec: LayersSpec, view: AttackerView, one: LayerJudgement) -> ScoredTrials:
     """Return the trials with an attack's log posteriors."""
-    return Judged(
+    return ScoredTrials(
         view.trials.secret.cpu().numpy(),
         one.posterior(view.log_prior, spec.calibration),
         view.trials.block.cpu().numpy(),

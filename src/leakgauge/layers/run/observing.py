@@ -206,7 +206,7 @@ def attacker_view(
         rng = stream(spec.seed, QUESTION, "held out", number)
         rows, secret = half.draw(spec.held_out // 2, rng=rng)
         halves.append((see(half.data, rows, f"batches to choose by, half {number}"), secret))
-    trials = game.play(spec.trials, rng=stream(spec.seed, QUESTION, "trials"))
+    trials = game.draw_trials(spec.trials, rng=stream(spec.seed, QUESTION, "trials"))
     seen = see(trials.pool, trials.rows, "private batches")
     log_prior = np.log(np.asarray(game.prior))
     return AttackerView(

@@ -20,8 +20,9 @@ from leakgauge.inference import PropertyInference, Pure
 from leakgauge.inference.games.blocks import MAX_BLOCKS
 from leakgauge.inference.games.mixing import Half, Mix
 from leakgauge.inference.words import EMPIRICAL
-from leakgauge.layers.run.sides import Sides, sides_of
-from leakgauge.layers.words import QUESTION
+from leakgauge.layers.catalog import QUESTION
+from leakgauge.layers.run.splitting import ParticipantRecords, sides_of
+from leakgauge.layers.spec import LayersSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import Records, records_of, refuse_of_a_table

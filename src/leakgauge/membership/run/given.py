@@ -15,7 +15,7 @@ from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source, fingerprint
 from leakgauge.data.arrays import from_arrays
-from leakgauge.data.npz import read_npz
+from leakgauge.data.read import read_npz
 from leakgauge.data.split_members import split_known
 from leakgauge.membership.run.roles import RecordRoles, cut
 from leakgauge.membership.spec import MembershipSpec

@@ -8,8 +8,13 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.rng import stream
-from leakgauge.data.split_members import MemberSplit, split_known, split_members, split_share
-from leakgauge.data.split_participants import split_participants
+from leakgauge.data.split_members import (
+    MemberSplit,
+    split_known,
+    split_members,
+    split_participants,
+    split_share,
+)
 from leakgauge.membership.spec import FIRST, GLOBAL, PARTS, SECOND, MembershipSpec
 
 ATTACKER = 0

@@ -15,7 +15,7 @@ from leakgauge.membership.adversaries.adversary import Floats, log_posterior
 from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM, TPR_AT_01_FPR, TRAIN_ACCURACY
 from leakgauge.membership.run.training import Norms
 from leakgauge.membership.spec import QUESTION
-from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
+from leakgauge.results.intervals import bootstrap_interval, draw_blocks
 from leakgauge.results.measurements import (
     ACCUMULATED,
     HEADLINE,
@@ -23,10 +23,9 @@ from leakgauge.results.measurements import (
     Histogram,
     Measurement,
 )
-from leakgauge.results.resampling import resampled_tpr
-from leakgauge.results.roc import auroc, tpr_at_fpr
+from leakgauge.results.roc import auroc, resampled_tpr, tpr_at_fpr
 from leakgauge.results.scores import ACCURACY, AUROC, chance, each_value, roc, score
-from leakgauge.results.scores import Judged as Trials
+from leakgauge.results.scores import ScoredTrials as Trials
 from leakgauge.results.statistics import Ints, mean_estimate
 from leakgauge.runs.stages import Kept
 from leakgauge.training.utility import utility_of

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from leakgauge.core.checks import InputError
-from leakgauge.gradients.factored.products import is_able
+from leakgauge.gradients.factored.products import has_factors
 from leakgauge.gradients.walk import Layer
 from leakgauge.tokens.monitor.passes import Pass, first_tensor, mean_features
 

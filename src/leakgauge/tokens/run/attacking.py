@@ -12,8 +12,9 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import derive, stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.inversion import default_lpips, infer_labels
 from leakgauge.inversion.attack import attack
+from leakgauge.inversion.labels.inference import infer_labels
+from leakgauge.inversion.metrics.lpips import default_lpips
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates
 from leakgauge.inversion.scoring import Baselines, Scorer, range_of, to_unit
 from leakgauge.results.measurements import Estimate
@@ -24,7 +25,8 @@ from leakgauge.tokens.run.measuring import CheckpointFigure
 from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
 from leakgauge.tokens.run.training import ModelCheckpoint
 from leakgauge.tokens.words import QUESTION
-from leakgauge.training.client import Client, send
+from leakgauge.training.client import Client
+from leakgauge.training.sending import send
 
 if TYPE_CHECKING:
     from leakgauge.tokens.spec import TimelineSpec
