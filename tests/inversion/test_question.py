@@ -19,6 +19,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.files import read_sealed
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source
+from leakgauge.inversion import words
 from leakgauge.inversion.checking import check
 from leakgauge.inversion.epochs.assignment import METHODS as IMAGE_MATCHINGS
 from leakgauge.inversion.labels.inference import Method
@@ -30,8 +31,7 @@ from leakgauge.inversion.run.preparing import prepare
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.search.presets import PRESETS
 from leakgauge.inversion.spec import InversionSpec
-from leakgauge.models import NETS, SCHEMES
-from leakgauge.models import named as net_names
+from leakgauge.models import SCHEMES
 from leakgauge.results.measurements import SECONDS, Measurement
 from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Silent
@@ -312,7 +312,6 @@ def test_paper_figures_that_no_attempt_has() -> None:
 
 def test_the_words_are_those_of_the_code_they_name() -> None:
     assert (*PRESETS, EXACT, DAGER) == tuple(METHODS)
-    assert tuple(NETS) == net_names.NETS
     assert tuple(SCHEMES) == words.SCHEMES
     assert (*IMAGE_MATCHINGS, words.GRADIENTS, words.KNOWN) == words.MATCHINGS
     assert set(get_args(Method)) - {"auto", "idlg"} == set(words.LABELS) - {"known", "inferred"}

@@ -9,6 +9,7 @@ from torch import nn
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.split_members import split_members
 from leakgauge.membership.run.target_model import (
+    TargetModel,
     given_target,
     reference_rows,
     with_params,

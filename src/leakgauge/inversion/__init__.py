@@ -54,7 +54,6 @@ _ELSEWHERE = {
     "Pixels": "leakgauge.data.pixels",
     "Sent": "leakgauge.training.client",
     "mean_estimate": "leakgauge.results.statistics",
-    "paired_difference": "leakgauge.results.statistics",
     "send": "leakgauge.training.client",
     "share_estimate": "leakgauge.results.statistics",
 }
