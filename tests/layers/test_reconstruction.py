@@ -12,6 +12,7 @@ from leakgauge.core.types import Task
 from leakgauge.gradients import batch_gradients, params_of
 from leakgauge.gradients.walk import walk
 from leakgauge.inversion.metrics.similarity import psnr, ssim
+from leakgauge.inversion.search import presets
 from leakgauge.inversion.search.engine import reconstruct
 from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.objective import Cosine, SquaredError
@@ -95,7 +96,7 @@ def test_without_the_output_layer_the_label_is_searched_for(
         given.append((args[3].joint_labels, more["labels"]))
         return reconstruct(*args, **more)
 
-    monkeypatch.setattr(reconstruction, "reconstruct", watched)
+    monkeypatch.setattr(presets, "reconstruct", watched)
     found, known = rebuild(task, images, layers, (*layers, "7"), iterations=2)
     assert [found.reads_label, known.reads_label] == [False, True]
     assert given[0] == (True, None)  # no label reaches the search

@@ -262,10 +262,10 @@ class InferenceSpec(Spec):
         return TRIALS[ask] if self.trials is None else self.trials
 
     @classmethod
-    def plays(cls, adversary: str) -> bool:
+    def knows_adversary(cls, adversary: str) -> bool:
         """Return whether ``--adversary`` accepts this name.
 
-        >>> InferenceSpec.plays("forest:kernel=10"), InferenceSpec.plays("agic")
+        >>> InferenceSpec.knows_adversary("forest:kernel=10"), InferenceSpec.knows_adversary("agic")
         (True, False)
         """
         name, _, rest = adversary.partition(":")

@@ -227,10 +227,10 @@ class InversionSpec(ClientSpec):
     ] = ""
 
     @classmethod
-    def plays(cls, adversary: str) -> bool:
+    def knows_adversary(cls, adversary: str) -> bool:
         """Return whether ``adversary`` is a method, with or without settings.
 
-        >>> InversionSpec.plays("agic:beta=2"), InversionSpec.plays("forest")
+        >>> InversionSpec.knows_adversary("agic:beta=2"), InversionSpec.knows_adversary("forest")
         (True, False)
         """
         return is_method(adversary)

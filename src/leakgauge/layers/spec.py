@@ -180,10 +180,10 @@ class LayersSpec(Spec):
     ] = HIDE
 
     @classmethod
-    def plays(cls, adversary: str) -> bool:
+    def knows_adversary(cls, adversary: str) -> bool:
         """Return whether ``--adversary`` may name this one here.
 
-        >>> LayersSpec.plays("forest:trees=10"), LayersSpec.plays("gradients")
+        >>> LayersSpec.knows_adversary("forest:trees=10"), LayersSpec.knows_adversary("gradients")
         (True, False)
         """
         name, _, rest = adversary.partition(":")

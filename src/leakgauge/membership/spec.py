@@ -208,10 +208,10 @@ class MembershipSpec(Spec):
     ] = 10
 
     @classmethod
-    def plays(cls, adversary: str) -> bool:
+    def knows_adversary(cls, adversary: str) -> bool:
         """Return whether ``--adversary`` may name this attack here.
 
-        >>> MembershipSpec.plays("gradients:layers=2"), MembershipSpec.plays("forest")
+        >>> MembershipSpec.knows_adversary("gradients:layers=2"), MembershipSpec.knows_adversary("forest")
         (True, False)
         """
         return adversary.partition(":")[0] in REGISTRY.names()

@@ -97,7 +97,7 @@ def all_allowed(
         if question.Spec.alone:
             continue
         for key, one in _each(wanted, question):
-            players = [name for name in wanted.adversaries if question.Spec.plays(name)]
+            players = [name for name in wanted.adversaries if question.Spec.knows_adversary(name)]
             found, refused = _allowed(question, one, players, source)
             reasons |= refused
             if found is not None:
@@ -292,7 +292,7 @@ def _refuse_unknown_adversaries(wanted: Wanted, questions: Mapping[str, Question
     """Let the first question that has adversaries refuse a name that no question knows."""
     for name in wanted.adversaries:
         able = [one for one in questions.values() if _field(one.Spec, ADVERSARY) is not None]
-        if able and not any(one.Spec.plays(name) for one in able):
+        if able and not any(one.Spec.knows_adversary(name) for one in able):
             able[0].check(_spec(able[0], [next(iter(able[0].asks))], wanted, [name]))
 
 
@@ -304,7 +304,7 @@ def _players(names: Sequence[str], asked: Sequence[Question]) -> dict[str, list[
     players: dict[str, list[str]] = {question.name: [] for question in asked}
     able = [one for one in asked if _field(one.Spec, ADVERSARY) is not None]
     for name in names:
-        takers = [one for one in able if one.Spec.plays(name)] or able[:1]
+        takers = [one for one in able if one.Spec.knows_adversary(name)] or able[:1]
         for one in takers:
             players[one.name].append(name)
     return players

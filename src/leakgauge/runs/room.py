@@ -48,9 +48,8 @@ class Room:
         places: parts that are not where ``PLACES`` says, as ``module:attribute``.
 
     >>> from leakgauge.runs.spec import Spec
-    >>> room = Room(name="x", title="", asks={}, Spec=Spec, home="leakgauge.inference")
-    >>> sorted(room.metrics)[0]
-    'advantage'
+    >>> Room(name="x", title="", asks={}, Spec=Spec, home="a.package").places
+    {}
     """
 
     name: str
@@ -96,10 +95,7 @@ class Room:
         Raises:
             InputError: nothing could be measured.
         """
-        given: tuple[Any, ...] = (prepared,)
-        if self.places.get("prepare") == OLD_PREPARE:  # until each room has its own
-            given = (prepared.spec, prepared.source)
-        answer: Answer = self._part("run")(*given, folder, progress, workers=workers)
+        answer: Answer = self._part("run")(prepared, folder, progress, workers=workers)
         return answer
 
     def section(self, answer: Answer, folder: Path) -> "Section":
@@ -119,9 +115,6 @@ class Room:
 
     def controls(self, prepared: Any) -> "Controls":
         """Return a run without anything to learn, and one with a planted leak."""
-        if self.places.get("prepare") == OLD_PREPARE:
-            made: Controls = self._part("controls")(prepared.spec, prepared.source)
-            return made
         controls: Controls = self._part("controls")(prepared)
         return controls
 
@@ -148,16 +141,3 @@ def no_charts(comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[
 
 def no_badge(group: "Group") -> None:
     """Return no verdict."""
-
-
-OLD_CHECK, OLD_PREPARE = "leakgauge.runs.room:old_check", "leakgauge.runs.room:old_prepare"
-
-
-def old_check(spec: Any) -> None:
-    """Check settings by their own method."""
-    spec.check()
-
-
-def old_prepare(spec: Any, source: "Source") -> Prepared:
-    """Prepare settings by their own method."""
-    return Prepared(spec.resolve(source), source)

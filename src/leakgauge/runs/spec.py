@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from math import isfinite
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
-    Self,
     Union,
     cast,
     get_args,
@@ -26,9 +24,6 @@ from leakgauge.core.strict import Truth, Whole
 from leakgauge.core.user_code import source_hash
 from leakgauge.runs.setting import ASKING, DATA, RUN, TRAINING, Declared, Setting, wanted
 
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
-    from leakgauge.data.source import Source
-
 LOSSES = ("cross_entropy", "mse")
 
 NONE = "none"
@@ -39,8 +34,7 @@ NONE = "none"
 class Spec:
     """Settings that all questions share; a question adds its own in a subclass.
 
-    Every field carries a ``Setting``. ``check`` refuses what is wrong without the data, and
-    ``resolve`` fills in what the data decide.
+    Every field carries a ``Setting``. A question checks the values and prepares them.
     """
 
     side: ClassVar[int] = 32
@@ -107,17 +101,9 @@ class Spec:
         return {name: value for name, value in given.items() if value}
 
     @classmethod
-    def plays(cls, adversary: str) -> bool:
+    def knows_adversary(cls, adversary: str) -> bool:
         """Return whether ``--adversary`` may name this one; False where a question has none."""
         return False
-
-    def check(self) -> None:
-        """Refuse what is wrong whatever the data are.
-
-        Raises:
-            InputError: a value is outside its bounds, or settings contradict one another.
-        """
-        check_bounds(self)
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
         """Return why no figure exists for this knowledge and round; empty where one does.
@@ -129,14 +115,6 @@ class Spec:
             when: a round, or all rounds together.
         """
         return ""
-
-    def resolve(self, source: "Source") -> Self:
-        """Return the settings with everything filled in that the data decide; here, nothing.
-
-        Raises:
-            InputError: the data cannot answer the question; the message says what would.
-        """
-        return self
 
 
 def declared(kind: type[Spec]) -> Mapping[str, Declared]:
