@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.inversion.methods import FOR_UPDATES, STRONGEST
 from leakgauge.inversion.words import INFERRED, KNOWN
 from leakgauge.inversion.words import LABELS as LABELINGS
-from leakgauge.runs.setting import ASKING, ATTACK, DATA, TRAINING, Setting
+from leakgauge.runs.setting import ASKING, ATTACK, DATA, TRAINING, setting
 from leakgauge.runs.spec import Spec
 
 NAME = "federation"
@@ -63,90 +63,59 @@ class FederationSpec(Spec):
     alone: ClassVar[bool] = True
     aliases: ClassVar[Mapping[str, str]] = {}
 
-    ask: Annotated[
-        tuple[str, ...],
-        Setting(
-            f"{', '.join(ASKS)}; default: all that the task's records allow",
-            choices=ASKS,
-            cells=True,
-            panel=ASKING,
-        ),
-    ] = ()
-    kept: Annotated[str, Setting("folder in which updates were kept", option=False, panel=DATA)] = (
-        ""
+    ask: tuple[str, ...] = setting(
+        (),
+        f"{', '.join(ASKS)}; default: all that the task's records allow",
+        ASKING,
+        choices=ASKS,
+        cells=True,
     )
-    only_round: Annotated[
-        tuple[Whole, ...], Setting("round to attack; default: all", panel=ASKING)
-    ] = ()
-    only_client: Annotated[
-        tuple[str, ...], Setting("client to attack; default: all", panel=ASKING)
-    ] = ()
-    secret: Annotated[
-        str | None,
-        Setting("the property: a secret of the task's Dataset, else its first", panel=ASKING),
-    ] = None
-    local_lr: Annotated[
-        Real | None, Setting("learning rate of clients", above=0, panel=TRAINING)
-    ] = None
-    batch_size: Annotated[
-        Whole | None, Setting("records in a client's step", least=1, panel=TRAINING)
-    ] = None
-    local_epochs: Annotated[
-        Whole | None,
-        Setting("passes of a client over its records in a round", least=1, panel=TRAINING),
-    ] = None
-    local_steps: Annotated[
-        Whole | None,
-        Setting("steps of a client in a round, in place of passes", least=1, panel=TRAINING),
-    ] = None
-    momentum: Annotated[
-        Real | None, Setting("momentum of clients' SGD", least=0, panel=TRAINING)
-    ] = None
-    method: Annotated[
-        str,
-        Setting(
-            f"attack for records: {', '.join(FOR_UPDATES)}, with settings; or your own, "
-            "MODULE:NAME",
-            panel=ATTACK,
-        ),
-    ] = STRONGEST
-    images: Annotated[
-        Whole | None,
-        Setting(
-            f"records to look for in an update; default: those of the client, at most {IMAGES}",
-            least=1,
-            panel=ATTACK,
-        ),
-    ] = None
-    iterations: Annotated[
-        Whole | None, Setting("iterations of the search", least=1, panel=ATTACK)
-    ] = None
-    restarts: Annotated[Whole, Setting("restarts of the search", least=1, panel=ATTACK)] = 1
-    labels: Annotated[str, Setting("how labels are inferred", choices=LABELS, panel=ATTACK)] = (
-        INFERRED
+    kept: str = setting("", "folder in which updates were kept", DATA, option=False)
+    only_round: tuple[Whole, ...] = setting((), "round to attack; default: all", ASKING)
+    only_client: tuple[str, ...] = setting((), "client to attack; default: all", ASKING)
+    secret: str | None = setting(
+        None, "the property: a secret of the task's Dataset, else its first", ASKING
     )
-    simulate: Annotated[
-        Truth,
-        Setting(
-            "simulate the local steps, with momentum or without: slower, but right at any learning "
-            "rate",
-            panel=ATTACK,
-        ),
-    ] = False
-    adversary: Annotated[
-        tuple[str, ...],
-        Setting(
-            f"attack on membership: {', '.join(LOSSES)}, or as leakgauge audit names them; "
-            "validation records choose among several",
-            panel=ATTACK,
-        ),
-    ] = ()
-    shadow: Annotated[
-        Whole,
-        Setting(
-            "clients that the attacker on the property simulates to learn from", least=40,
-            panel=ATTACK,
-        ),
-    ] = SHADOW  # fmt: skip
-    redact: Annotated[Truth, Setting("neither keep nor show any record, true or rebuilt")] = False
-    files: Annotated[str, Setting("sha256 of what was kept", option=False)] = ""
+    local_lr: Real | None = setting(None, "learning rate of clients", TRAINING, above=0)
+    batch_size: Whole | None = setting(None, "records in a client's step", TRAINING, least=1)
+    local_epochs: Whole | None = setting(
+        None, "passes of a client over its records in a round", TRAINING, least=1
+    )
+    local_steps: Whole | None = setting(
+        None, "steps of a client in a round, in place of passes", TRAINING, least=1
+    )
+    momentum: Real | None = setting(None, "momentum of clients' SGD", TRAINING, least=0)
+    method: str = setting(
+        STRONGEST,
+        f"attack for records: {', '.join(FOR_UPDATES)}, with settings; or your own, MODULE:NAME",
+        ATTACK,
+    )
+    images: Whole | None = setting(
+        None,
+        f"records to look for in an update; default: those of the client, at most {IMAGES}",
+        ATTACK,
+        least=1,
+    )
+    iterations: Whole | None = setting(None, "iterations of the search", ATTACK, least=1)
+    restarts: Whole = setting(1, "restarts of the search", ATTACK, least=1)
+    labels: str = setting(INFERRED, "how labels are inferred", ATTACK, choices=LABELS)
+    simulate: Truth = setting(
+        False,
+        "simulate the local steps, with momentum or without: slower, but right at any learning "
+        "rate",
+        ATTACK,
+    )
+    adversary: tuple[str, ...] = setting(
+        (),
+        f"attack on membership: {', '.join(LOSSES)}, or as leakgauge audit names them; "
+        "validation records choose among several",
+        ATTACK,
+    )
+    shadow: Whole = setting(
+        SHADOW,
+        "clients that the attacker on the property simulates to learn from",
+        ATTACK,
+        least=40,
+    )
+    redact: Truth = setting(False, "neither keep nor show any record, true or rebuilt")
+    files: str = setting("", "sha256 of what was kept", option=False)

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.strict import Real, Whole
 from leakgauge.results.measurements import ACCUMULATED
-from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
+from leakgauge.runs.fields import learning_rate
+from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, setting
 from leakgauge.runs.spec import Spec
 
 Domain = Literal["box", "free", "valid"]
@@ -38,89 +39,59 @@ class GuaranteeSpec(Spec):
 
     aliases: ClassVar[Mapping[str, str]] = {"secret": "attribute"}
 
-    ask: Annotated[
-        tuple[str, ...],
-        Setting("what to ask", cells=True, choices=(QUESTION,), option=False, panel=ASKING),
-    ] = (QUESTION,)
-    attribute: Annotated[
-        str | None,
-        Setting("column whose value an attacker infers", once=True, each=True, panel=ASKING),
-    ] = None
-    clip: Annotated[
-        Real | None,
-        Setting(
-            "C of DP-SGD: the largest l2 norm of a record's gradient", least=1e-30, panel=DEFENSE
-        ),
-    ] = None
-    noise: Annotated[
-        Real | None,
-        Setting(
-            "sigma of DP-SGD: standard deviation of the noise on each coordinate", panel=DEFENSE
-        ),
-    ] = None
-    trials: Annotated[Whole, Setting("releases to score", least=2, panel=ATTACK)] = 5000
-    canary: Annotated[
-        str,
-        Setting(
-            "record to release: crafted (the worst record that a search finds) or random",
-            choices=CANARIES,
-            panel=ATTACK,
-        ),
-    ] = CRAFTED
-    domain: Annotated[
-        str | None,
-        Setting(
-            "domain of a crafted record: box (within the range of the data, which fits the "
-            "paper's figures), free or valid",
-            choices=get_args(Domain),
-            panel=ATTACK,
-        ),
-    ] = None
-    statistic: Annotated[
-        str,
-        Setting("score of a release: likelihood-ratio or norm", choices=STATISTICS, panel=ATTACK),
-    ] = STATISTICS[0]
-    mechanism: Annotated[
-        str,
-        Setting(
-            "mechanism to audit: dpsgd, opacus, or your own as MODULE:FUNCTION, called with "
-            "(gradients by name [1, ...], torch.Generator)",
-            panel=DEFENSE,
-        ),
-    ] = MECHANISMS[0]
-    delta: Annotated[Real, Setting("delta of all epsilons", above=0, panel=DEFENSE)] = 1e-5
-    hidden: Annotated[
-        tuple[Whole, ...],
-        Setting("width of a hidden layer of the network", least=1, panel=TRAINING),
-    ] = (100,)
-    rounds: Annotated[
-        Whole,
-        Setting(
-            "epochs of DP-SGD on the records before the audit; 0 audits the initial model",
-            least=0,
-            panel=TRAINING,
-        ),
-    ] = 0
-    lr: Annotated[Real, Setting("learning rate of the training", above=0, panel=TRAINING)] = 0.01
-    batch_size: Annotated[Whole, Setting("records in a training step", least=1, panel=TRAINING)] = (
-        16
+    ask: tuple[str, ...] = setting(
+        (QUESTION,), "what to ask", ASKING, cells=True, choices=(QUESTION,), option=False
     )
-    private: Annotated[
-        Whole | None,
-        Setting(
-            "largest number of records to train on; default: all",
-            least=1,
-            panel=DATA,
-        ),
-    ] = None
-    defense: Annotated[
-        tuple[str, ...],
-        Setting(
-            "defenses of the audit; a dpsgd among them sets clip and noise",
-            option=False,
-            panel=DEFENSE,
-        ),
-    ] = ()
+    attribute: str | None = setting(
+        None, "column whose value an attacker infers", ASKING, once=True, each=True
+    )
+    clip: Real | None = setting(
+        None, "C of DP-SGD: the largest l2 norm of a record's gradient", DEFENSE, least=1e-30
+    )
+    noise: Real | None = setting(
+        None, "sigma of DP-SGD: standard deviation of the noise on each coordinate", DEFENSE
+    )
+    trials: Whole = setting(5000, "releases to score", ATTACK, least=2)
+    canary: str = setting(
+        CRAFTED,
+        "record to release: crafted (the worst record that a search finds) or random",
+        ATTACK,
+        choices=CANARIES,
+    )
+    domain: str | None = setting(
+        None,
+        "domain of a crafted record: box (within the range of the data, which fits the "
+        "paper's figures), free or valid",
+        ATTACK,
+        choices=get_args(Domain),
+    )
+    statistic: str = setting(
+        STATISTICS[0], "score of a release: likelihood-ratio or norm", ATTACK, choices=STATISTICS
+    )
+    mechanism: str = setting(
+        MECHANISMS[0],
+        "mechanism to audit: dpsgd, opacus, or your own as MODULE:FUNCTION, called with "
+        "(gradients by name [1, ...], torch.Generator)",
+        DEFENSE,
+    )
+    delta: Real = setting(1e-5, "delta of all epsilons", DEFENSE, above=0)
+    hidden: tuple[Whole, ...] = setting(
+        (100,), "width of a hidden layer of the network", TRAINING, least=1
+    )
+    rounds: Whole = setting(
+        0,
+        "epochs of DP-SGD on the records before the audit; 0 audits the initial model",
+        TRAINING,
+        least=0,
+    )
+    lr: Real = learning_rate(0.01)
+    batch_size: Whole = setting(16, "records in a training step", TRAINING, least=1)
+    private: Whole | None = setting(
+        None, "largest number of records to train on; default: all", DATA, least=1
+    )
+    defense: tuple[str, ...] = setting(
+        (), "defenses of the audit; a dpsgd among them sets clip and noise", DEFENSE, option=False
+    )
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
         """Return why no figure exists for this knowledge and round; empty if one exists."""

@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.strict import Real, Truth, Whole
-from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
-from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
 from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, PROPORTION, REGISTRY, USER
 from leakgauge.inference.catalog import HELP as ADVERSARIES_HELP
 from leakgauge.inference.catalog import NOTATION as ADVERSARIES_NOTATION
@@ -21,12 +19,17 @@ from leakgauge.inference.words import (
     WITHIN,
     summed,
 )
-from leakgauge.models.named import NETS
 from leakgauge.results.measurements import rounds_of
-from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
+from leakgauge.runs.fields import (
+    defense_field,
+    hidden_widths,
+    image_network,
+    learning_rate,
+    merge_rare_field,
+    optimizer_field,
+)
+from leakgauge.runs.setting import ASKING, ATTACK, DATA, RUN, TRAINING, setting
 from leakgauge.runs.spec import NONE, Spec
-from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
-from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
 from leakgauge.training.catalog import SGD
 
 ASKS: Mapping[str, str] = {
@@ -54,183 +57,115 @@ class InferenceSpec(Spec):
 
     aliases: ClassVar[Mapping[str, str]] = {}
 
-    ask: Annotated[
-        tuple[str, ...],
-        Setting(f"what to infer: {', '.join(ASKS)}", choices=tuple(ASKS), cells=True, panel=ASKING),
-    ] = (PROPERTY,)
-    secret: Annotated[
-        str | None,
-        Setting(
-            "column that must stay private; repeat it to ask about each", each=True, panel=ASKING
-        ),
-    ] = None
-    adversary: Annotated[
-        tuple[str, ...],
-        Setting(
-            f"who infers it: {ADVERSARIES_HELP}",
-            cells=True,
-            panel=ATTACK,
-            notation=ADVERSARIES_NOTATION,
-        ),
-    ] = ()
-    defense: Annotated[
-        tuple[str, ...],
-        Setting(
-            f"what clients do to gradients: {DEFENSES_HELP}",
-            cells=True,
-            adds=True,
-            panel=DEFENSE,
-            notation=DEFENSES_NOTATION,
-        ),
-    ] = (NONE,)
-    batch_size: Annotated[
-        Whole | None,
-        Setting(
-            "records in a private batch and in a training step (default "
-            f"{BATCH_SIZES[PROPERTY]}; proportion: {BATCH_SIZES[PROPORTION]}, user: "
-            f"{BATCH_SIZES[USER]})",
-            least=1,
-            panel=TRAINING,
-        ),
-    ] = None
-    rounds: Annotated[
-        Whole, Setting("rounds of training; a round is an epoch", least=1, panel=TRAINING)
-    ] = 10
-    trials: Annotated[
-        Whole | None,
-        Setting(
-            f"private batches that are attacked (default {TRIALS[PROPERTY]}; user: {TRIALS[USER]})",
-            least=1,
-            panel=ATTACK,
-        ),
-    ] = None
-    private: Annotated[
-        Whole | None,
-        Setting(
-            "maximum number of records to train on and to attack; default: all; not used with "
-            "--ask user",
-            least=1,
-            panel=DATA,
-        ),
-    ] = None
-    shadow: Annotated[
-        Whole,
-        Setting(
-            "maximum number of records that the adversary has; not used with --ask user, which has "
-            "--shadow-users",
-            least=1,
-            panel=ATTACK,
-        ),
-    ] = 1000
-    by_user: Annotated[
-        Truth,
-        Setting(
-            "split whole users, if the data name them; false splits records, as the paper does "
-            "except for --ask user",
-            option=False,
-            panel=DATA,
-        ),
-    ] = True
-    merge_rare: Annotated[
-        Whole,
-        Setting(
-            "values of the secret with fewer rows than this become one; 0: none",
-            least=0,
-            panel=DATA,
-        ),
-    ] = 0
-    seeds: Annotated[
-        Whole,
-        Setting(
-            "train and attack with this many seeds, from --seed on; figures are means, and "
-            "intervals cover other trainings too",
-            least=1,
-            most=100,
-            panel=RUN,
-        ),
-    ] = 1
-    batches: Annotated[
-        str,
-        Setting(
-            f"{REUSE}: one batch in all rounds; {FRESH}: a new batch in each round",
-            choices=(REUSE, FRESH),
-            panel=TRAINING,
-        ),
-    ] = REUSE
-    stack: Annotated[
-        Truth,
-        Setting(
-            "weight the rounds by held-out shadow batches, for every adversary but matching, "
-            "encoder and pca-encoder; slower",
-            panel=ATTACK,
-        ),
-    ] = False
-    ratio_bins: Annotated[
-        Whole, Setting("proportion: number of ranges of the share", least=2, panel=ASKING)
-    ] = 6
-    ratio_of: Annotated[
-        str | None,
-        Setting(
-            "proportion: value of the secret whose share is inferred, against all others; default: "
-            "the second of two values, the most frequent of more",
-            panel=ASKING,
-        ),
-    ] = None
-    ratio_counts: Annotated[
-        str,
-        Setting(
-            f"proportion: {FLOOR}: share times batch size, rounded down, as in the paper; "
-            f"{WITHIN}: never below the range of the share",
-            choices=COUNT_RULES,
-            panel=ASKING,
-        ),
-    ] = FLOOR
-    candidates: Annotated[
-        Whole, Setting("user: number of users that a batch may belong to", least=2, panel=ASKING)
-    ] = 5
-    private_users: Annotated[
-        Whole,
-        Setting(
-            "user: maximum number of users to train on; 0: 40 % of those with two batches of "
-            "records",
-            least=0,
-            panel=DATA,
-        ),
-    ] = 0
-    shadow_users: Annotated[
-        Whole,
-        Setting(
-            "user: maximum number of users whose records the adversary has; 0: also 40 %",
-            least=0,
-            panel=ATTACK,
-        ),
-    ] = 0
-    prior: Annotated[
-        str,
-        Setting(
-            f"prior of the secret: {UNIFORM} or {EMPIRICAL}",
-            choices=(UNIFORM, EMPIRICAL),
-            panel=ASKING,
-        ),
-    ] = UNIFORM
-    lr: Annotated[Real, Setting("learning rate of the training", above=0, panel=TRAINING)] = 0.01
-    optimizer: Annotated[
-        str,
-        Setting(
-            f"moves the model by the gradients that clients send: {OPTIMIZERS_HELP}",
-            panel=TRAINING,
-            notation=OPTIMIZERS_NOTATION,
-        ),
-    ] = SGD
-    hidden: Annotated[
-        tuple[Whole, ...],
-        Setting("width of a hidden layer of the network for tables", least=1, panel=TRAINING),
-    ] = (100,)
-    net: Annotated[str, Setting("network for images", choices=NETS, panel=TRAINING)] = "cnn"
-    allow_loop: Annotated[
-        Truth,
-        Setting("accept a model that torch.func cannot vectorise; slower, exact", panel=TRAINING),
-    ] = False
+    ask: tuple[str, ...] = setting(
+        (PROPERTY,), f"what to infer: {', '.join(ASKS)}", ASKING, choices=tuple(ASKS), cells=True
+    )
+    secret: str | None = setting(
+        None, "column that must stay private; repeat it to ask about each", ASKING, each=True
+    )
+    adversary: tuple[str, ...] = setting(
+        (), f"who infers it: {ADVERSARIES_HELP}", ATTACK, cells=True, notation=ADVERSARIES_NOTATION
+    )
+    defense: tuple[str, ...] = defense_field("what clients do to gradients")
+    batch_size: Whole | None = setting(
+        None,
+        "records in a private batch and in a training step (default "
+        f"{BATCH_SIZES[PROPERTY]}; proportion: {BATCH_SIZES[PROPORTION]}, user: "
+        f"{BATCH_SIZES[USER]})",
+        TRAINING,
+        least=1,
+    )
+    rounds: Whole = setting(10, "rounds of training; a round is an epoch", TRAINING, least=1)
+    trials: Whole | None = setting(
+        None,
+        f"private batches that are attacked (default {TRIALS[PROPERTY]}; user: {TRIALS[USER]})",
+        ATTACK,
+        least=1,
+    )
+    private: Whole | None = setting(
+        None,
+        "maximum number of records to train on and to attack; default: all; not used with "
+        "--ask user",
+        DATA,
+        least=1,
+    )
+    shadow: Whole = setting(
+        1000,
+        "maximum number of records that the adversary has; not used with --ask user, which has "
+        "--shadow-users",
+        ATTACK,
+        least=1,
+    )
+    by_user: Truth = setting(
+        True,
+        "split whole users, if the data name them; false splits records, as the paper does "
+        "except for --ask user",
+        DATA,
+        option=False,
+    )
+    merge_rare: Whole = merge_rare_field("secret")
+    seeds: Whole = setting(
+        1,
+        "train and attack with this many seeds, from --seed on; figures are means, and "
+        "intervals cover other trainings too",
+        RUN,
+        least=1,
+        most=100,
+    )
+    batches: str = setting(
+        REUSE,
+        f"{REUSE}: one batch in all rounds; {FRESH}: a new batch in each round",
+        TRAINING,
+        choices=(REUSE, FRESH),
+    )
+    stack: Truth = setting(
+        False,
+        "weight the rounds by held-out shadow batches, for every adversary but matching, "
+        "encoder and pca-encoder; slower",
+        ATTACK,
+    )
+    ratio_bins: Whole = setting(6, "proportion: number of ranges of the share", ASKING, least=2)
+    ratio_of: str | None = setting(
+        None,
+        "proportion: value of the secret whose share is inferred, against all others; default: "
+        "the second of two values, the most frequent of more",
+        ASKING,
+    )
+    ratio_counts: str = setting(
+        FLOOR,
+        f"proportion: {FLOOR}: share times batch size, rounded down, as in the paper; "
+        f"{WITHIN}: never below the range of the share",
+        ASKING,
+        choices=COUNT_RULES,
+    )
+    candidates: Whole = setting(
+        5, "user: number of users that a batch may belong to", ASKING, least=2
+    )
+    private_users: Whole = setting(
+        0,
+        "user: maximum number of users to train on; 0: 40 % of those with two batches of records",
+        DATA,
+        least=0,
+    )
+    shadow_users: Whole = setting(
+        0,
+        "user: maximum number of users whose records the adversary has; 0: also 40 %",
+        ATTACK,
+        least=0,
+    )
+    prior: str = setting(
+        UNIFORM,
+        f"prior of the secret: {UNIFORM} or {EMPIRICAL}",
+        ASKING,
+        choices=(UNIFORM, EMPIRICAL),
+    )
+    lr: Real = learning_rate(0.01)
+    optimizer: str = optimizer_field(SGD, "moves the model by the gradients that clients send")
+    hidden: tuple[Whole, ...] = hidden_widths()
+    net: str = image_network()
+    allow_loop: Truth = setting(
+        False, "accept a model that torch.func cannot vectorise; slower, exact", TRAINING
+    )
 
     def batch_of(self, ask: str) -> int:
         """Return the number of records in a batch of a game.

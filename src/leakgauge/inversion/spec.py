@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.strict import Real, Truth, Whole
@@ -25,7 +25,7 @@ from leakgauge.inversion.words import (
     SERVER_LR,
 )
 from leakgauge.models.named import NETS
-from leakgauge.runs.setting import ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
+from leakgauge.runs.setting import ATTACK, DATA, DEFENSE, RUN, TRAINING, setting
 from leakgauge.runs.spec import NONE
 
 
@@ -40,191 +40,138 @@ class InversionSpec(ClientSpec):
 
     aliases: ClassVar[Mapping[str, str]] = {"adversary": "method"}
 
-    method: Annotated[
-        tuple[str, ...],
-        Setting(METHODS_HELP, cells=True, panel=ATTACK, notation=METHODS_NOTATION),
-    ] = ()
-    defense: Annotated[
-        tuple[str, ...],
-        Setting(
-            f"what clients do before they send, {HELP}",
-            cells=True,
-            adds=True,
-            panel=DEFENSE,
-            notation=NOTATION,
-        ),
-    ] = (NONE,)
-    knowledge: Annotated[
-        tuple[str, ...],
-        Setting(
-            "whether the attacker knows the defense: static (no) or adaptive (yes)",
-            choices=(STATIC, ADAPTIVE),
-            cells=True,
-            panel=ATTACK,
-        ),
-    ] = ()
-    images: Annotated[
-        Whole | None,
-        Setting(
-            "records to attack; with --update, the records behind it where its file does not say",
-            least=1,
-            panel=ATTACK,
-        ),
-    ] = None
-    draw: Annotated[
-        str | None,
-        Setting(
-            "which records to attack: distinct (at random, no label twice in an update; the "
-            "default where the labels allow it), random, or first (in the order of the data)",
-            choices=DRAWS,
-            panel=ATTACK,
-        ),
-    ] = None
-    first: Annotated[
-        Whole,
-        Setting("with draw first: the first record to attack", least=0, option=False, panel=ATTACK),
-    ] = 0
-    side: Annotated[  # type: ignore[misc]  # for the other questions it is a constant
-        Whole,
-        Setting("height and width of images, in pixels", least=1, most=LARGEST_SIDE, panel=DATA),
-    ] = 32
-    simulate: Annotated[
-        Truth,
-        Setting("simulate the local steps: slower, but right at any learning rate", panel=ATTACK),
-    ] = False
-    ladder: Annotated[
-        Truth,
-        Setting(
-            "run the attack on clients of rising realism: one gradient in evaluation mode, "
-            "training mode, local steps, momentum, Adam, local epochs, an unknown rate, and a sum "
-            "of clients; labels are granted",
-            panel=ATTACK,
-        ),
-    ] = False
-    epochs: Annotated[
-        Whole,
-        Setting(
-            "epochs in which one client that holds all the records sends updates",
-            least=1,
-            panel=TRAINING,
-        ),
-    ] = 1
-    server_lr: Annotated[
-        Real | None,
-        Setting(
-            "with --epochs: learning rate of the server's step along the gradient of each update; "
-            f"by default {SERVER_LR:g}, and after local steps what averaging the weights gives: "
-            "--local-lr times --local-steps",
-            above=0,
-            panel=TRAINING,
-        ),
-    ] = None
-    same_batches: Annotated[
-        Truth,
-        Setting(
-            "with --epochs: do not shuffle, so that an update has the same records in every epoch",
-            panel=TRAINING,
-        ),
-    ] = False
-    matching: Annotated[
-        str | None,
-        Setting(
-            "with --epochs: how to match records between epochs; greedy (the default of agic) and "
-            "optimal compare rough images, gradients (the default of others) also compares "
-            "gradients, known grants the right matching to the attacker",
-            choices=MATCHINGS,
-            panel=ATTACK,
-        ),
-    ] = None
-    joint: Annotated[
-        str | None,
-        Setting(
-            "with --epochs: how to rebuild records from all epochs; per-sample (the paper's rule "
-            "and the default of agic): each from the updates that are matched for it; all (ours "
-            "and the default of others): all records together from all updates",
-            choices=JOINTS,
-            panel=ATTACK,
-        ),
-    ] = None
-    gamma: Annotated[
-        Real | None,
-        Setting(
-            "with --epochs: weight of the updates of each later epoch, relative to 1 for the "
-            "first; by "
-            f"default {LATER_EPOCHS:g} for --joint per-sample and 1 for --joint all",
-            above=0,
-            panel=ATTACK,
-        ),
-    ] = None
-    rough_iterations: Annotated[
-        Whole | None,
-        Setting(
-            "with --epochs: iterations of the search for the rough images that are matched; by "
-            f"default {ROUGH_ITERATIONS}, or those of the search where it has fewer",
-            least=1,
-            panel=ATTACK,
-        ),
-    ] = None
-    iterations: Annotated[
-        Whole | None, Setting("iterations of the search", least=1, panel=ATTACK)
-    ] = None
-    restarts: Annotated[
-        Whole,
-        Setting(
-            "restarts of the search; the one with the smallest loss counts", least=1, panel=ATTACK
-        ),
-    ] = 1
-    labels: Annotated[
-        str,
-        Setting(
-            "known grants the labels to the attacker; inferred takes iDLG for single records and "
-            "counts for batches; gradinversion (the paper's) takes no label to occur twice in an "
-            "update",
-            choices=LABELS,
-            panel=ATTACK,
-        ),
-    ] = INFERRED
-    net: Annotated[str | None, Setting("the network", choices=(*NETS, MLP), panel=TRAINING)] = None
-    classes: Annotated[
-        Whole | None,
-        Setting(
-            "outputs of the network's head, where they are more than the classes of the data, such "
-            "as 1000 for a sample of ImageNet",
-            least=2,
-            panel=TRAINING,
-        ),
-    ] = None
-    init: Annotated[
-        str, Setting("how to draw the initial weights", choices=SCHEMES, panel=TRAINING)
-    ] = "pytorch"
-    weights: Annotated[
-        str | None,
-        Setting(
-            "trained weights: a file of safetensors or a state dict of torch, by its path or its "
-            "name in weights/ of the data folder",
-            panel=TRAINING,
-        ),
-    ] = None
-    hidden: Annotated[
-        tuple[Whole, ...],
-        Setting("width of a hidden layer of the network for tables", panel=TRAINING),
-    ] = ()
-    update: Annotated[
-        str | None,
-        Setting(
-            "in place of DATA: a client's update, written by Update.save; needs --task", panel=DATA
-        ),
-    ] = None
-    lpips: Annotated[str | None, Setting("weights of LPIPS (AlexNet), safetensors", panel=RUN)] = (
-        None
+    method: tuple[str, ...] = setting(
+        (), METHODS_HELP, ATTACK, cells=True, notation=METHODS_NOTATION
     )
-    redact: Annotated[
-        Truth, Setting("neither keep nor show any record, true or rebuilt", panel=RUN)
-    ] = False
-    files: Annotated[
-        str,
-        Setting("sha256 of the files that update, weights and lpips name", option=False, panel=RUN),
-    ] = ""
+    defense: tuple[str, ...] = setting(
+        (NONE,),
+        f"what clients do before they send, {HELP}",
+        DEFENSE,
+        cells=True,
+        adds=True,
+        notation=NOTATION,
+    )
+    knowledge: tuple[str, ...] = setting(
+        (),
+        "whether the attacker knows the defense: static (no) or adaptive (yes)",
+        ATTACK,
+        choices=(STATIC, ADAPTIVE),
+        cells=True,
+    )
+    images: Whole | None = setting(
+        None,
+        "records to attack; with --update, the records behind it where its file does not say",
+        ATTACK,
+        least=1,
+    )
+    draw: str | None = setting(
+        None,
+        "which records to attack: distinct (at random, no label twice in an update; the "
+        "default where the labels allow it), random, or first (in the order of the data)",
+        ATTACK,
+        choices=DRAWS,
+    )
+    first: Whole = setting(
+        0, "with draw first: the first record to attack", ATTACK, least=0, option=False
+    )
+    side: Whole = setting(  # type: ignore[misc]  # for the other questions it is a constant
+        32, "height and width of images, in pixels", DATA, least=1, most=LARGEST_SIDE
+    )
+    simulate: Truth = setting(
+        False, "simulate the local steps: slower, but right at any learning rate", ATTACK
+    )
+    ladder: Truth = setting(
+        False,
+        "run the attack on clients of rising realism: one gradient in evaluation mode, "
+        "training mode, local steps, momentum, Adam, local epochs, an unknown rate, and a sum "
+        "of clients; labels are granted",
+        ATTACK,
+    )
+    epochs: Whole = setting(
+        1, "epochs in which one client that holds all the records sends updates", TRAINING, least=1
+    )
+    server_lr: Real | None = setting(
+        None,
+        "with --epochs: learning rate of the server's step along the gradient of each update; "
+        f"by default {SERVER_LR:g}, and after local steps what averaging the weights gives: "
+        "--local-lr times --local-steps",
+        TRAINING,
+        above=0,
+    )
+    same_batches: Truth = setting(
+        False,
+        "with --epochs: do not shuffle, so that an update has the same records in every epoch",
+        TRAINING,
+    )
+    matching: str | None = setting(
+        None,
+        "with --epochs: how to match records between epochs; greedy (the default of agic) and "
+        "optimal compare rough images, gradients (the default of others) also compares "
+        "gradients, known grants the right matching to the attacker",
+        ATTACK,
+        choices=MATCHINGS,
+    )
+    joint: str | None = setting(
+        None,
+        "with --epochs: how to rebuild records from all epochs; per-sample (the paper's rule "
+        "and the default of agic): each from the updates that are matched for it; all (ours "
+        "and the default of others): all records together from all updates",
+        ATTACK,
+        choices=JOINTS,
+    )
+    gamma: Real | None = setting(
+        None,
+        "with --epochs: weight of the updates of each later epoch, relative to 1 for the "
+        "first; by "
+        f"default {LATER_EPOCHS:g} for --joint per-sample and 1 for --joint all",
+        ATTACK,
+        above=0,
+    )
+    rough_iterations: Whole | None = setting(
+        None,
+        "with --epochs: iterations of the search for the rough images that are matched; by "
+        f"default {ROUGH_ITERATIONS}, or those of the search where it has fewer",
+        ATTACK,
+        least=1,
+    )
+    iterations: Whole | None = setting(None, "iterations of the search", ATTACK, least=1)
+    restarts: Whole = setting(
+        1, "restarts of the search; the one with the smallest loss counts", ATTACK, least=1
+    )
+    labels: str = setting(
+        INFERRED,
+        "known grants the labels to the attacker; inferred takes iDLG for single records and "
+        "counts for batches; gradinversion (the paper's) takes no label to occur twice in an "
+        "update",
+        ATTACK,
+        choices=LABELS,
+    )
+    net: str | None = setting(None, "the network", TRAINING, choices=(*NETS, MLP))
+    classes: Whole | None = setting(
+        None,
+        "outputs of the network's head, where they are more than the classes of the data, such "
+        "as 1000 for a sample of ImageNet",
+        TRAINING,
+        least=2,
+    )
+    init: str = setting("pytorch", "how to draw the initial weights", TRAINING, choices=SCHEMES)
+    weights: str | None = setting(
+        None,
+        "trained weights: a file of safetensors or a state dict of torch, by its path or its "
+        "name in weights/ of the data folder",
+        TRAINING,
+    )
+    hidden: tuple[Whole, ...] = setting(
+        (), "width of a hidden layer of the network for tables", TRAINING
+    )
+    update: str | None = setting(
+        None, "in place of DATA: a client's update, written by Update.save; needs --task", DATA
+    )
+    lpips: str | None = setting(None, "weights of LPIPS (AlexNet), safetensors", RUN)
+    redact: Truth = setting(False, "neither keep nor show any record, true or rebuilt", RUN)
+    files: str = setting(
+        "", "sha256 of the files that update, weights and lpips name", RUN, option=False
+    )
 
     @classmethod
     def knows_adversary(cls, adversary: str) -> bool:

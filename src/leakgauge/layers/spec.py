@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from leakgauge.core.knowledge import STATIC
 from leakgauge.core.strict import Real, Truth, Whole
@@ -17,12 +17,16 @@ from leakgauge.layers.catalog import (
     QUESTION,
     VOTES,
 )
-from leakgauge.models.named import NETS
 from leakgauge.results.measurements import ACCUMULATED
-from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
+from leakgauge.runs.fields import (
+    hidden_widths,
+    image_network,
+    learning_rate,
+    merge_rare_field,
+    optimizer_field,
+)
+from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, setting
 from leakgauge.runs.spec import Spec
-from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
-from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
 from leakgauge.training.catalog import SGD
 
 
@@ -39,145 +43,93 @@ class LayersSpec(Spec):
 
     aliases: ClassVar[Mapping[str, str]] = {}
 
-    ask: Annotated[
-        tuple[str, ...],
-        Setting("what to ask", cells=True, choices=(QUESTION,), option=False, panel=ASKING),
-    ] = (QUESTION,)
-    secret: Annotated[
-        str | None, Setting("the property: a column that should stay private", panel=ASKING)
-    ] = None
-    value: Annotated[
-        str | None,
-        Setting(
-            "value of the secret that is the property, against all others; default: each value by "
-            "itself",
-            panel=ASKING,
-        ),
-    ] = None
-    adversary: Annotated[
-        tuple[str, ...], Setting(f"who infers it: {HELP}", panel=ATTACK, notation=NOTATION)
-    ] = ()
-    layers: Annotated[tuple[str, ...], Setting("name of a layer to examine; default: all")] = ()
-    coordinates: Annotated[
-        Whole | None,
-        Setting(
-            "random coordinates of each layer that attacks see (48 in the paper's Figure 6); "
-            "default: all",
-            least=1,
-            panel=ATTACK,
-        ),
-    ] = None
-    by_user: Annotated[
-        Truth,
-        Setting(
-            "split whole users, if the data name them; false splits records, as the paper does",
-            panel=DATA,
-        ),
-    ] = True
-    half: Annotated[
-        Truth,
-        Setting(
-            "half of the records of a batch with the property have it, not all; other layers can "
-            "lead then",
-            panel=ASKING,
-        ),
-    ] = False
-    prior: Annotated[
-        str,
-        Setting(
-            f"prior of the property: {UNIFORM} (the paper's) or {EMPIRICAL}",
-            choices=(UNIFORM, EMPIRICAL),
-            panel=ASKING,
-        ),
-    ] = UNIFORM
-    calibration: Annotated[
-        str,
-        Setting(
-            f"calibration of attacks: {PLATT} (on held-out batches) or {VOTES} (as printed in the "
-            "paper; ends at 0.548 bits)",
-            choices=CALIBRATIONS,
-            panel=ATTACK,
-        ),
-    ] = PLATT
-    trials: Annotated[
-        Whole, Setting("private batches that are attacked", least=1, panel=ATTACK)
-    ] = 1000
-    shadow_batches: Annotated[
-        Whole, Setting("batches that an attack learns from", least=10, panel=ATTACK)
-    ] = 1000
-    held_out: Annotated[
-        Whole,
-        Setting("further batches that choose and calibrate an attack", least=20, panel=ATTACK),
-    ] = 400
-    merge_rare: Annotated[
-        Whole,
-        Setting(
-            "values of the property with fewer rows than this become one; 0: none",
-            least=0,
-            panel=DATA,
-        ),
-    ] = 0
-    batch_size: Annotated[
-        Whole, Setting("records in a private batch and in a training step", least=1, panel=TRAINING)
-    ] = 32
-    rounds: Annotated[
-        Whole, Setting("rounds of federated training before the attack", least=0, panel=TRAINING)
-    ] = 100
-    participants: Annotated[
-        Whole, Setting("participants; one attacks another", least=2, panel=TRAINING)
-    ] = 2
-    local_steps: Annotated[
-        Whole,
-        Setting(
-            "steps of a participant in a round; above 1 it is FedAvg, which is not in the paper",
-            least=1,
-            panel=TRAINING,
-        ),
-    ] = 1
-    lr: Annotated[Real, Setting("learning rate of the training", above=0, panel=TRAINING)] = 0.01
-    optimizer: Annotated[
-        str,
-        Setting(
-            f"moves the model, at the participants after several local steps: {OPTIMIZERS_HELP}",
-            panel=TRAINING,
-            notation=OPTIMIZERS_NOTATION,
-        ),
-    ] = SGD
-    hidden: Annotated[
-        tuple[Whole, ...],
-        Setting("width of a hidden layer of the network for tables", least=1, panel=TRAINING),
-    ] = (100,)
-    net: Annotated[str, Setting("network for images", choices=NETS, panel=TRAINING)] = "cnn"
-    records: Annotated[
-        Whole, Setting("records to measure the sensitivity on", least=1, panel=ATTACK)
-    ] = 64
-    direction: Annotated[
-        Truth,
-        Setting(
-            "also measure how the mean gradient differs by the property, over its range",
-            panel=ATTACK,
-        ),
-    ] = False
-    kernel_records: Annotated[
-        Whole, Setting("records for the kernel estimates; 0: none", least=0, panel=ATTACK)
-    ] = 1000
-    sigma2: Annotated[
-        Real,
-        Setting(
-            "variance of the kernel estimates' noise; the paper names none", above=0, panel=ATTACK
-        ),
-    ] = 0.1
-    under: Annotated[
-        Real, Setting("advice: largest advantage that an attacker may keep", above=0, panel=DEFENSE)
-    ] = 0.1
-    protect: Annotated[
-        str,
-        Setting(
-            f"advice: protection of a layer: {HIDE} (an enclave, or encryption), or a defense of "
-            "that layer alone, as prune:rate=0.99",
-            panel=DEFENSE,
-        ),
-    ] = HIDE
+    ask: tuple[str, ...] = setting(
+        (QUESTION,), "what to ask", ASKING, cells=True, choices=(QUESTION,), option=False
+    )
+    secret: str | None = setting(None, "the property: a column that should stay private", ASKING)
+    value: str | None = setting(
+        None,
+        "value of the secret that is the property, against all others; default: each value by "
+        "itself",
+        ASKING,
+    )
+    adversary: tuple[str, ...] = setting((), f"who infers it: {HELP}", ATTACK, notation=NOTATION)
+    layers: tuple[str, ...] = setting((), "name of a layer to examine; default: all")
+    coordinates: Whole | None = setting(
+        None,
+        "random coordinates of each layer that attacks see (48 in the paper's Figure 6); "
+        "default: all",
+        ATTACK,
+        least=1,
+    )
+    by_user: Truth = setting(
+        True,
+        "split whole users, if the data name them; false splits records, as the paper does",
+        DATA,
+    )
+    half: Truth = setting(
+        False,
+        "half of the records of a batch with the property have it, not all; other layers can "
+        "lead then",
+        ASKING,
+    )
+    prior: str = setting(
+        UNIFORM,
+        f"prior of the property: {UNIFORM} (the paper's) or {EMPIRICAL}",
+        ASKING,
+        choices=(UNIFORM, EMPIRICAL),
+    )
+    calibration: str = setting(
+        PLATT,
+        f"calibration of attacks: {PLATT} (on held-out batches) or {VOTES} (as printed in the "
+        "paper; ends at 0.548 bits)",
+        ATTACK,
+        choices=CALIBRATIONS,
+    )
+    trials: Whole = setting(1000, "private batches that are attacked", ATTACK, least=1)
+    shadow_batches: Whole = setting(1000, "batches that an attack learns from", ATTACK, least=10)
+    held_out: Whole = setting(
+        400, "further batches that choose and calibrate an attack", ATTACK, least=20
+    )
+    merge_rare: Whole = merge_rare_field("property")
+    batch_size: Whole = setting(
+        32, "records in a private batch and in a training step", TRAINING, least=1
+    )
+    rounds: Whole = setting(
+        100, "rounds of federated training before the attack", TRAINING, least=0
+    )
+    participants: Whole = setting(2, "participants; one attacks another", TRAINING, least=2)
+    local_steps: Whole = setting(
+        1,
+        "steps of a participant in a round; above 1 it is FedAvg, which is not in the paper",
+        TRAINING,
+        least=1,
+    )
+    lr: Real = learning_rate(0.01)
+    optimizer: str = optimizer_field(
+        SGD, "moves the model, at the participants after several local steps"
+    )
+    hidden: tuple[Whole, ...] = hidden_widths()
+    net: str = image_network()
+    records: Whole = setting(64, "records to measure the sensitivity on", ATTACK, least=1)
+    direction: Truth = setting(
+        False, "also measure how the mean gradient differs by the property, over its range", ATTACK
+    )
+    kernel_records: Whole = setting(
+        1000, "records for the kernel estimates; 0: none", ATTACK, least=0
+    )
+    sigma2: Real = setting(
+        0.1, "variance of the kernel estimates' noise; the paper names none", ATTACK, above=0
+    )
+    under: Real = setting(
+        0.1, "advice: largest advantage that an attacker may keep", DEFENSE, above=0
+    )
+    protect: str = setting(
+        HIDE,
+        f"advice: protection of a layer: {HIDE} (an enclave, or encryption), or a defense of "
+        "that layer alone, as prune:rate=0.99",
+        DEFENSE,
+    )
 
     @classmethod
     def knows_adversary(cls, adversary: str) -> bool:

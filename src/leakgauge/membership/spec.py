@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.strict import Real, Truth, Whole
-from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
-from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
 from leakgauge.membership.catalog import (
     ABOUT,
     DEFAULT,
@@ -17,13 +15,17 @@ from leakgauge.membership.catalog import (
     SEPARATE,
     SHADOW,
 )
-from leakgauge.models.named import NETS
 from leakgauge.results.measurements import ACCUMULATED
-from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
+from leakgauge.runs.fields import (
+    defense_field,
+    hidden_widths,
+    image_network,
+    learning_rate,
+    optimizer_field,
+)
+from leakgauge.runs.setting import ASKING, ATTACK, DATA, TRAINING, setting
 from leakgauge.runs.spec import NONE, Spec
 from leakgauge.training.catalog import FORMS, LOG
-from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
-from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
 
 GLOBAL, LOCAL = "global", "local"
 PASSIVE, ASCENT, ISOLATE, BOTH = "passive", "ascent", "isolate", "both"
@@ -62,156 +64,108 @@ class MembershipSpec(Spec):
 
     aliases: ClassVar[Mapping[str, str]] = {}
 
-    ask: Annotated[
-        tuple[str, ...],
-        Setting("what to ask", cells=True, choices=(QUESTION,), option=False, panel=ASKING),
-    ] = (QUESTION,)
-    adversary: Annotated[
-        tuple[str, ...],
-        Setting(f"attacks: {HELP}", cells=True, panel=ATTACK, notation=NOTATION),
-    ] = ()
-    defense: Annotated[
-        tuple[str, ...],
-        Setting(
-            f"defenses in training: {DEFENSES_HELP}",
-            cells=True,
-            adds=True,
-            panel=DEFENSE,
-            notation=DEFENSES_NOTATION,
-        ),
-    ] = (NONE,)
-    rounds: Annotated[Whole, Setting("epochs of the training", least=1, panel=TRAINING)] = 100
-    batch_size: Annotated[Whole, Setting("records in a training step", least=1, panel=TRAINING)] = (
-        64
+    ask: tuple[str, ...] = setting(
+        (QUESTION,), "what to ask", ASKING, cells=True, choices=(QUESTION,), option=False
     )
-    lr: Annotated[Real, Setting("learning rate of the training", above=0, panel=TRAINING)] = RATE
-    optimizer: Annotated[
-        str,
-        Setting(
-            f"optimizer of the training: {OPTIMIZERS_HELP}",
-            panel=TRAINING,
-            notation=OPTIMIZERS_NOTATION,
-        ),
-    ] = ADAM
-    hidden: Annotated[
-        tuple[Whole, ...],
-        Setting("width of a hidden layer of the network for tables", least=1, panel=TRAINING),
-    ] = (100,)
-    net: Annotated[str, Setting("network for images", choices=NETS, panel=TRAINING)] = "cnn"
-    size: Annotated[
-        Whole | None,
-        Setting(
-            "largest number of records that the model, or each participant, is trained on",
-            least=10,
-            panel=DATA,
-        ),
-    ] = None
-    participants: Annotated[
-        Whole,
-        Setting("participants of a federation; 1: central training", least=1, panel=TRAINING),
-    ] = 1
-    local_epochs: Annotated[
-        Whole,
-        Setting(
-            "passes of a participant over its records in each round of a federation",
-            least=1,
-            panel=TRAINING,
-        ),
-    ] = 1
-    attacker: Annotated[
-        str,
-        Setting(
-            "attacker of a federation: global (the server, which sees each upload) or local (a "
-            "participant, which sees averages)",
-            choices=(GLOBAL, LOCAL),
-            panel=ATTACK,
-        ),
-    ] = GLOBAL
-    strategy: Annotated[
-        str,
-        Setting(
-            "strategy of a federation's attacker: passive, ascent (raises the targets' loss in "
-            "each round), isolate (gives the target participant its own model back) or both",
-            choices=STRATEGIES,
-            panel=ATTACK,
-        ),
-    ] = PASSIVE
-    ascent: Annotated[
-        str,
-        Setting("objective of an ascent: log (of the loss), printed or unit", choices=FORMS),
-    ] = LOG
-    ascent_rate: Annotated[Real, Setting("rate of the ascent", above=0, panel=ATTACK)] = 0.05
-    observed: Annotated[
-        tuple[Whole, ...],
-        Setting("round of a federation that the attacker keeps", least=1, panel=ATTACK),
-    ] = ()
-    drops: Annotated[
-        tuple[Whole, ...],
-        Setting("epoch after which the learning rate is divided by 10", least=1, panel=TRAINING),
-    ] = ()
-    best_epoch: Annotated[
-        Truth,
-        Setting(
-            "keep the epoch with the best accuracy on validation non-members, not the last",
-            panel=TRAINING,
-        ),
-    ] = False
-    fine_tune: Annotated[
-        Real,
-        Setting(
-            "share of the members in a second training on them alone; 0: one training",
-            least=0,
-            panel=TRAINING,
-        ),
-    ] = 0.0
-    snapshots: Annotated[
-        Whole,
-        Setting("snapshots of a fine-tuned model: 1 (after) or 2 (before and after)", least=1),
-    ] = 1
-    apart: Annotated[
-        str,
-        Setting(
-            "records of a fine-tuned model to distinguish: members (from others), first or second "
-            "(records of one training, from others) or parts (the first's from the second's)",
-            choices=APART,
-            panel=ATTACK,
-        ),
-    ] = ALL
-    known_members: Annotated[
-        Whole, Setting("largest number of members that the attacker knows", least=2, panel=ATTACK)
-    ] = KNOWN
-    known_others: Annotated[
-        Whole,
-        Setting("largest number of non-members that the attacker knows", least=2, panel=ATTACK),
-    ] = KNOWN
-    targets: Annotated[
-        Whole | None,
-        Setting("largest number of target records of each kind", least=2, panel=ATTACK),
-    ] = None
-    checkpoint: Annotated[
-        tuple[str, ...],
-        Setting("weights of a model that exists already, one file a snapshot", option=False),
-    ] = ()
-    members: Annotated[
-        str | None,
-        Setting(
-            "records that the checkpoint was trained on: a .npz with x and y, or row numbers of "
-            "the task's Dataset in a text file",
-            panel=DATA,
-        ),
-    ] = None
-    non_members: Annotated[
-        str | None, Setting("records that it was not trained on, in the same format", panel=DATA)
-    ] = None
-    at_risk: Annotated[
-        Whole, Setting("records most at risk to list by their row number", panel=ATTACK)
-    ] = 10
+    adversary: tuple[str, ...] = setting(
+        (), f"attacks: {HELP}", ATTACK, cells=True, notation=NOTATION
+    )
+    defense: tuple[str, ...] = defense_field("defenses in training")
+    rounds: Whole = setting(100, "epochs of the training", TRAINING, least=1)
+    batch_size: Whole = setting(64, "records in a training step", TRAINING, least=1)
+    lr: Real = learning_rate(RATE)
+    optimizer: str = optimizer_field(ADAM, "optimizer of the training")
+    hidden: tuple[Whole, ...] = hidden_widths()
+    net: str = image_network()
+    size: Whole | None = setting(
+        None,
+        "largest number of records that the model, or each participant, is trained on",
+        DATA,
+        least=10,
+    )
+    participants: Whole = setting(
+        1, "participants of a federation; 1: central training", TRAINING, least=1
+    )
+    local_epochs: Whole = setting(
+        1,
+        "passes of a participant over its records in each round of a federation",
+        TRAINING,
+        least=1,
+    )
+    attacker: str = setting(
+        GLOBAL,
+        "attacker of a federation: global (the server, which sees each upload) or local (a "
+        "participant, which sees averages)",
+        ATTACK,
+        choices=(GLOBAL, LOCAL),
+    )
+    strategy: str = setting(
+        PASSIVE,
+        "strategy of a federation's attacker: passive, ascent (raises the targets' loss in "
+        "each round), isolate (gives the target participant its own model back) or both",
+        ATTACK,
+        choices=STRATEGIES,
+    )
+    ascent: str = setting(
+        LOG, "objective of an ascent: log (of the loss), printed or unit", choices=FORMS
+    )
+    ascent_rate: Real = setting(0.05, "rate of the ascent", ATTACK, above=0)
+    observed: tuple[Whole, ...] = setting(
+        (), "round of a federation that the attacker keeps", ATTACK, least=1
+    )
+    drops: tuple[Whole, ...] = setting(
+        (), "epoch after which the learning rate is divided by 10", TRAINING, least=1
+    )
+    best_epoch: Truth = setting(
+        False,
+        "keep the epoch with the best accuracy on validation non-members, not the last",
+        TRAINING,
+    )
+    fine_tune: Real = setting(
+        0.0,
+        "share of the members in a second training on them alone; 0: one training",
+        TRAINING,
+        least=0,
+    )
+    snapshots: Whole = setting(
+        1, "snapshots of a fine-tuned model: 1 (after) or 2 (before and after)", least=1
+    )
+    apart: str = setting(
+        ALL,
+        "records of a fine-tuned model to distinguish: members (from others), first or second "
+        "(records of one training, from others) or parts (the first's from the second's)",
+        ATTACK,
+        choices=APART,
+    )
+    known_members: Whole = setting(
+        KNOWN, "largest number of members that the attacker knows", ATTACK, least=2
+    )
+    known_others: Whole = setting(
+        KNOWN, "largest number of non-members that the attacker knows", ATTACK, least=2
+    )
+    targets: Whole | None = setting(
+        None, "largest number of target records of each kind", ATTACK, least=2
+    )
+    checkpoint: tuple[str, ...] = setting(
+        (), "weights of a model that exists already, one file a snapshot", option=False
+    )
+    members: str | None = setting(
+        None,
+        "records that the checkpoint was trained on: a .npz with x and y, or row numbers of "
+        "the task's Dataset in a text file",
+        DATA,
+    )
+    non_members: str | None = setting(
+        None, "records that it was not trained on, in the same format", DATA
+    )
+    at_risk: Whole = setting(10, "records most at risk to list by their row number", ATTACK)
 
     @classmethod
     def knows_adversary(cls, adversary: str) -> bool:
         """Return whether ``--adversary`` may name this attack here.
 
-        >>> MembershipSpec.knows_adversary("gradients:layers=2"), MembershipSpec.knows_adversary("forest")
+        >>> knows = MembershipSpec.knows_adversary
+        >>> knows("gradients:layers=2"), knows("forest")
         (True, False)
         """
         return adversary.partition(":")[0] in REGISTRY.names()

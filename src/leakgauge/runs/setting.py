@@ -1,12 +1,15 @@
 """One setting: what users read of it, which values it takes, and where help lists it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from leakgauge.core.parsing import Notation
 
 ASKING, DATA, TRAINING = "What to ask", "Data", "Model and training"
 ATTACK, DEFENSE, RUN = "Attack", "Defense", "Run"
+SETTING = "setting"
+"""The key of a field's ``Setting`` in its metadata."""
+
 PANELS = (ASKING, DATA, TRAINING, ATTACK, DEFENSE, RUN)
 """The parts in which help lists the settings, in their order."""
 
@@ -49,6 +52,14 @@ class Setting:
         """The texts that the shell's completion offers."""
         named = tuple(self.notation.names()) if self.notation else ()
         return (*(self.choices or ()), *named)
+
+
+def setting(default: Any, help: str, panel: str = RUN, **more: Any) -> Any:  # noqa: A002
+    """Return a field of a ``Spec`` with its ``Setting``; ``more`` is passed to ``Setting``."""
+    about = {SETTING: Setting(help, panel=panel, **more)}
+    if isinstance(default, dict):
+        return field(default_factory=default.copy, metadata=about)
+    return field(default=default, metadata=about)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import functools
 import json
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from math import isfinite
 from typing import (
     Annotated,
@@ -22,7 +22,7 @@ import pydantic
 from leakgauge.core.checks import LARGEST, InputError, nearest, require, require_choice
 from leakgauge.core.strict import Truth, Whole
 from leakgauge.core.user_code import source_hash
-from leakgauge.runs.setting import ASKING, DATA, RUN, TRAINING, Declared, Setting, wanted
+from leakgauge.runs.setting import ASKING, DATA, RUN, SETTING, TRAINING, Declared, setting, wanted
 
 LOSSES = ("cross_entropy", "mse")
 
@@ -43,51 +43,37 @@ class Spec:
     alone: ClassVar[bool] = False
     """Whether only a command of its own asks the question, and no audit."""
 
-    ask: Annotated[tuple[str, ...], Setting("what to ask", cells=True, panel=ASKING)] = ()
-    data: Annotated[
-        str, Setting("a table, images, or the name of a dataset", option=False, panel=DATA)
-    ] = ""
-    task: Annotated[
-        str | None,
-        Setting("MODULE:FUNCTION that returns your own (Task, Dataset); no DATA then", panel=DATA),
-    ] = None
-    label: Annotated[
-        str | None, Setting("column that the model predicts", once=True, panel=DATA)
-    ] = None
-    group: Annotated[
-        str | None,
-        Setting("column that names the user of each row; never a feature", once=True, panel=DATA),
-    ] = None
-    drop: Annotated[tuple[str, ...], Setting("column to leave out", panel=DATA)] = ()
-    bins: Annotated[
-        Mapping[str, Whole],
-        Setting("COL=N: cut a numeric label or secret into N ranges", panel=DATA),
-    ] = field(default_factory=dict)
-    loss: Annotated[
-        str,
-        Setting(
-            f"{' or '.join(LOSSES)}, of a label of numbers; others: --task",
-            choices=LOSSES,
-            panel=TRAINING,
-        ),
-    ] = LOSSES[0]
-    sep: Annotated[
-        str | None,
-        Setting("separator of a text table, where the one that is found is wrong", panel=DATA),
-    ] = None
-    encoding: Annotated[
-        str | None, Setting("of a text table, where UTF-8 and Windows-1252 are wrong", panel=DATA)
-    ] = None
-    allow_outside: Annotated[
-        Truth, Setting("read images outside of the folder that their CSV is in", panel=DATA)
-    ] = False
-    drop_missing: Annotated[
-        Truth, Setting("leave out rows without label, secret or group", panel=DATA)
-    ] = False
-    device: Annotated[str, Setting("where torch computes: cpu, cuda, cuda:1, ...", panel=RUN)] = (
-        "cpu"
+    ask: tuple[str, ...] = setting((), "what to ask", ASKING, cells=True)
+    data: str = setting("", "a table, images, or the name of a dataset", DATA, option=False)
+    task: str | None = setting(
+        None, "MODULE:FUNCTION that returns your own (Task, Dataset); no DATA then", DATA
     )
-    seed: Annotated[Whole, Setting("seed of all randomness", least=0, panel=RUN)] = 0
+    label: str | None = setting(None, "column that the model predicts", DATA, once=True)
+    group: str | None = setting(
+        None, "column that names the user of each row; never a feature", DATA, once=True
+    )
+    drop: tuple[str, ...] = setting((), "column to leave out", DATA)
+    bins: Mapping[str, Whole] = setting(
+        {}, "COL=N: cut a numeric label or secret into N ranges", DATA
+    )
+    loss: str = setting(
+        LOSSES[0],
+        f"{' or '.join(LOSSES)}, of a label of numbers; others: --task",
+        TRAINING,
+        choices=LOSSES,
+    )
+    sep: str | None = setting(
+        None, "separator of a text table, where the one that is found is wrong", DATA
+    )
+    encoding: str | None = setting(
+        None, "of a text table, where UTF-8 and Windows-1252 are wrong", DATA
+    )
+    allow_outside: Truth = setting(
+        False, "read images outside of the folder that their CSV is in", DATA
+    )
+    drop_missing: Truth = setting(False, "leave out rows without label, secret or group", DATA)
+    device: str = setting("cpu", "where torch computes: cpu, cuda, cuda:1, ...", RUN)
+    seed: Whole = setting(0, "seed of all randomness", RUN, least=0)
 
     @property
     def numeric(self) -> bool:
@@ -127,12 +113,11 @@ def _declared(kind: Any) -> Mapping[str, Declared]:
     hints = get_type_hints(kind, include_extras=True)
     fields_ = {}
     for one in fields(kind):
-        setting = next(x for x in hints[one.name].__metadata__ if isinstance(x, Setting))
         default = one.default if one.default_factory is MISSING else one.default_factory()
         base = _plain_type(hints[one.name])
         item = _plain_type((get_args(_bare(hints[one.name])) or (base,))[0])
         fields_[one.name] = Declared(
-            one.name, base, default, setting, item if base is tuple else base
+            one.name, base, default, one.metadata[SETTING], item if base is tuple else base
         )
     return fields_
 

@@ -42,7 +42,7 @@ def check(spec: TimelineSpec) -> None:
     attack_of(spec)
 
 
-def attack_of(spec: TimelineSpec) -> Method:
+def attack_of(spec: TimelineSpec) -> "Method":
     """Return the attack on images.
 
     Raises:

@@ -5,12 +5,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from leakgauge.core.checks import require
 from leakgauge.core.strict import Whole
 from leakgauge.runs.question import Answer, Prepared
-from leakgauge.runs.setting import Setting
+from leakgauge.runs.setting import setting
 from leakgauge.runs.spec import Spec, check_bounds, plain
 
 
@@ -18,12 +18,10 @@ from leakgauge.runs.spec import Spec, check_bounds, plain
 class ToySpec(Spec):
     """Settings of the toy question."""
 
-    ask: Annotated[tuple[str, ...], Setting("what to ask", cells=True)] = ("toy",)
-    factor: Annotated[Whole, Setting("multiplies the figure", least=1)] = 1
-    words: Annotated[tuple[str, ...], Setting("some words", cells=True)] = ()
-    defense: Annotated[tuple[str, ...], Setting("what clients do", cells=True, adds=True)] = (
-        "none",
-    )
+    ask: tuple[str, ...] = setting(("toy",), "what to ask", cells=True)
+    factor: Whole = setting(1, "multiplies the figure", least=1)
+    words: tuple[str, ...] = setting((), "some words", cells=True)
+    defense: tuple[str, ...] = setting(("none",), "what clients do", cells=True, adds=True)
 
 
 @dataclass(frozen=True)

@@ -227,7 +227,7 @@ def _trained_on(
 
 
 def _right(model: TargetModel, params: Params) -> float:
-    """Return the share of validation non-members role class the model names."""
+    """Return the share of validation non-members whose class the model predicts."""
     data = model.data.rows(model.validation.others)
     said = predict(model.recipe.task, params, data)
     require(

@@ -1,0 +1,50 @@
+"""The settings that several questions have: training, data and defenses, declared once."""
+
+from typing import Any
+
+from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
+from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
+from leakgauge.models.named import NETS
+from leakgauge.runs.setting import DATA, DEFENSE, TRAINING, setting
+from leakgauge.runs.spec import NONE
+from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
+from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
+
+
+def learning_rate(default: float) -> Any:
+    """Return the field for the learning rate of the training."""
+    return setting(default, "learning rate of the training", TRAINING, above=0)
+
+
+def optimizer_field(default: str, role: str) -> Any:
+    """Return the field for an optimizer; ``role`` says in the help what it does."""
+    return setting(default, f"{role}: {OPTIMIZERS_HELP}", TRAINING, notation=OPTIMIZERS_NOTATION)
+
+
+def hidden_widths(default: tuple[int, ...] = (100,)) -> Any:
+    """Return the field for the hidden layers of the network for tables."""
+    text = "width of a hidden layer of the network for tables"
+    return setting(default, text, TRAINING, least=1)
+
+
+def image_network(default: str = "cnn") -> Any:
+    """Return the field for the network for images."""
+    return setting(default, "network for images", TRAINING, choices=tuple(NETS))
+
+
+def defense_field(role: str) -> Any:
+    """Return the field for defenses, each a cell of a grid; ``role`` says in the help what for."""
+    return setting(
+        (NONE,),
+        f"{role}: {DEFENSES_HELP}",
+        DEFENSE,
+        cells=True,
+        adds=True,
+        notation=DEFENSES_NOTATION,
+    )
+
+
+def merge_rare_field(of: str) -> Any:
+    """Return the field for the smallest group of rows that a value of ``of`` keeps."""
+    text = f"values of the {of} with fewer rows than this become one; 0: none"
+    return setting(0, text, DATA, least=0)
