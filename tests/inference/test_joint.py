@@ -26,7 +26,7 @@ from leakgauge.inference.words import FRESH
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.question import Silent
-from leakgauge.runs.stages import run_stages
+from leakgauge.runs.parts import run_stages
 from leakgauge.runs.work import WorkFolder
 from support.defenses import clip, dpsgd
 from support.figures import auroc

@@ -112,7 +112,7 @@ class Toy:
         self, prepared: Any, folder: Any, progress: Any, *, workers: int | None = None
     ) -> Answer:
         from leakgauge.results.measurements import Run
-        from leakgauge.runs.stages import run_stages
+        from leakgauge.runs.parts import run_stages
 
         spec, source = prepared.spec, prepared.source
         run = Run("", plain(spec), {"name": source.name, "records": len(source.frame)})

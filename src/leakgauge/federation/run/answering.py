@@ -1,7 +1,6 @@
 """Asks each question of each kept update, and returns the figures."""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,8 +23,8 @@ from leakgauge.integrations.kept_reading import KeptUpdate, as_json
 from leakgauge.inversion.attack import search_progress
 from leakgauge.inversion.scoring import are_pictures
 from leakgauge.results.measurements import PICTURES_FILE
+from leakgauge.runs.parts import Kept, begin, once
 from leakgauge.runs.question import Answer, Progress
-from leakgauge.runs.stages import Kept
 from leakgauge.runs.work import WorkFolder
 
 MOST_PICTURES = 8
@@ -56,9 +55,7 @@ def answer(
         InputError: nothing could be measured.
     """
     run = description_of(prepared)
-    folder.guard(run)
-    for note in run.notes:
-        progress.note(note)
+    begin(folder, run, progress, identity=run)
     attacked = _attack(prepared, folder, progress)
     warnings = _warnings(attacked.found)
     for text in warnings:
@@ -111,34 +108,31 @@ def _rebuilt(
         made = rebuilding.rebuild(prepared, one, search)
         return made.to_arrays(redact=prepared.spec.redact)
 
-    return rebuilding.from_arrays(_once(folder, RECONSTRUCTION, one, make))
+    return rebuilding.from_arrays(once(folder, _name(RECONSTRUCTION, one), make))
 
 
 def _members(
     prepared: FederationPrepared, one: KeptUpdate, folder: WorkFolder
 ) -> members.MembershipResult:
-    kept = _once(folder, MEMBERSHIP, one, lambda: members.infer_members(prepared, one).to_arrays())
+    kept = once(
+        folder,
+        _name(MEMBERSHIP, one),
+        lambda: members.infer_members(prepared, one).to_arrays(),
+    )
     return members.from_arrays(kept)
 
 
 def _property(
     prepared: FederationPrepared, one: KeptUpdate, folder: WorkFolder
 ) -> properties.PropertyResult:
-    kept = _once(
-        folder, PROPERTY, one, lambda: properties.infer_property(prepared, one).to_arrays()
+    kept = once(
+        folder, _name(PROPERTY, one), lambda: properties.infer_property(prepared, one).to_arrays()
     )
     return properties.from_arrays(kept)
 
 
-def _once(folder: WorkFolder, ask: str, one: KeptUpdate, make: Callable[[], Kept]) -> Kept:
-    """Return the kept result of a question about an update; make and keep it if it is missing."""
-    name = f"{ask}/{one.number:04d}/{one.client}"
-    kept = folder.arrays(name)
-    if kept is not None:
-        return kept
-    made = make()
-    folder.keep_arrays(name, *made)
-    return made
+def _name(ask: str, one: KeptUpdate) -> str:
+    return f"{ask}/{one.number:04d}/{one.client}"
 
 
 def _warnings(found: UpdateResults) -> list[str]:

@@ -17,11 +17,12 @@ from leakgauge.guarantee.mechanism import build_mechanism
 from leakgauge.guarantee.pair import NeighbourPair
 from leakgauge.guarantee.run.measure import measurements_of
 from leakgauge.guarantee.run.preparing import GuaranteePrepared
-from leakgauge.guarantee.run.record import keep_pair, kept_pair, pair_of
+from leakgauge.guarantee.run.record import pair_from_arrays, pair_of, pair_to_arrays
 from leakgauge.guarantee.spec import QUESTION, GuaranteeSpec
 from leakgauge.guarantee.statistic import LikelihoodRatio, Norm, Statistic
 from leakgauge.models.perceptron import mlp
 from leakgauge.runs.checkpoint import Checkpoint
+from leakgauge.runs.parts import begin, once, once_tensors
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.spec import own_code
 from leakgauge.runs.work import WorkFolder
@@ -45,9 +46,8 @@ def answer(
         InputError: the training diverges, or the mechanism fails.
     """
     run, spec = prepared.run, prepared.spec
-    for note in run.notes:
-        progress.note(note)
-    folder.guard(replace(run, settings={**run.settings, "code": own_code(spec)}))
+    identity = replace(run, settings={**run.settings, "code": own_code(spec)})
+    begin(folder, run, progress, identity=identity)
     with one_thread():
         pair, result = _audit(prepared, folder, progress)
     return Answer(run, measurements_of(prepared, pair, result))
@@ -58,12 +58,15 @@ def _audit(
 ) -> tuple[NeighbourPair, AuditResult]:
     spec, task = prepared.spec, initial_task(prepared)
     params = audited_params(prepared, task, folder, progress)
-    pair = kept_pair(folder, prepared)
-    if pair is None:
-        search = Checkpoint(folder, "search")
-        pair = pair_of(prepared, task, params, partial(progress.step, CRAFTING), search)
-        keep_pair(folder, pair)
-        folder.forget("search")
+    search = Checkpoint(folder, "search")
+    crafting = partial(progress.step, CRAFTING)
+    kept = once(
+        folder,
+        "record",
+        lambda: pair_to_arrays(pair_of(prepared, task, params, crafting, search)),
+    )
+    folder.forget("search")
+    pair = pair_from_arrays(kept, prepared)
     progress.step(RELEASING, 0, 1)
     result = audit_pair(
         task,
@@ -110,34 +113,35 @@ def audited_params(
         Li et al., CCS 2024, Definition 7.2, step 3; section 5.1.4.
     """
     spec, data, claim = prepared.spec, prepared.data, prepared.claimed
-    params: Params = params_of(task.model)
+    first = params_of(task.model)
     if spec.rounds == 0:
+        return first
+
+    def train() -> Params:
+        params: Params = first
+        private = data.rows(private_rows(len(data), spec).to(data.y.device))
+        defense = dpsgd.DPSGD(claim.clip, claim.noise).build(batch_size=spec.batch_size)
+        for number in range(1, spec.rounds + 1):
+            progress.step(TRAINING, number - 1, spec.rounds)
+            params = train_epoch(
+                task,
+                params,
+                private,
+                lr=spec.lr,
+                batch_size=spec.batch_size,
+                rng=stream(spec.seed, QUESTION, "train", number),
+                defense=defense,
+                noise_seed=derive(spec.seed, QUESTION, "train noise", number),
+            )
+            require(
+                all(bool(leaf.isfinite().all()) for leaf in params.values()),
+                f"training diverged in round {number} (parameters are not finite); lower --lr, "
+                f"now {spec.lr:g}",
+            )
+        progress.step(TRAINING, spec.rounds, spec.rounds)
         return params
-    kept = folder.tensors(KEPT, like=params)
-    if kept is not None:
-        return kept
-    private = data.rows(private_rows(len(data), spec).to(data.y.device))
-    defense = dpsgd.DPSGD(claim.clip, claim.noise).build(batch_size=spec.batch_size)
-    for number in range(1, spec.rounds + 1):
-        progress.step(TRAINING, number - 1, spec.rounds)
-        params = train_epoch(
-            task,
-            params,
-            private,
-            lr=spec.lr,
-            batch_size=spec.batch_size,
-            rng=stream(spec.seed, QUESTION, "train", number),
-            defense=defense,
-            noise_seed=derive(spec.seed, QUESTION, "train noise", number),
-        )
-        require(
-            all(bool(leaf.isfinite().all()) for leaf in params.values()),
-            f"training diverged in round {number} (parameters are not finite); lower --lr, now "
-            f"{spec.lr:g}",
-        )
-    progress.step(TRAINING, spec.rounds, spec.rounds)
-    folder.keep_tensors(KEPT, params)
-    return params
+
+    return once_tensors(folder, KEPT, train, like=first)
 
 
 def private_rows(count: int, spec: GuaranteeSpec) -> torch.Tensor:

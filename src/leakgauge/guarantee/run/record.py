@@ -13,7 +13,7 @@ from leakgauge.guarantee.run.preparing import GuaranteePrepared
 from leakgauge.guarantee.search import Craft, Distance
 from leakgauge.guarantee.spec import RANDOM, Domain, GuaranteeSpec
 from leakgauge.runs.checkpoint import Checkpoint
-from leakgauge.runs.work import WorkFolder
+from leakgauge.runs.parts import Kept
 
 OBJECTIVES: tuple[Distance, ...] = ("clipped", "cosine")
 """Distances to maximise: the paper's, and the one that it found worse. The better search
@@ -63,21 +63,15 @@ def _domain(spec: GuaranteeSpec) -> Domain:
     return cast(Domain, domain)
 
 
-NAME = "record"
-
-
-def keep_pair(folder: WorkFolder, pair: NeighbourPair) -> None:
-    """Keep a pair in the folder."""
+def pair_to_arrays(pair: NeighbourPair) -> Kept:
+    """Return a pair as arrays and plain values."""
     arrays = {"x": pair.x.cpu().numpy(), "y": pair.y.cpu().numpy()}
     about = {"values": list(pair.attribute.values), "origin": pair.origin}
-    folder.keep_arrays(NAME, arrays, about)
+    return arrays, about
 
 
-def kept_pair(folder: WorkFolder, prepared: GuaranteePrepared) -> NeighbourPair | None:
-    """Return the pair that the folder keeps, or None."""
-    kept = folder.arrays(NAME)
-    if kept is None:
-        return None
+def pair_from_arrays(kept: Kept, prepared: GuaranteePrepared) -> NeighbourPair:
+    """Return the pair that ``pair_to_arrays`` gave."""
     arrays, about = kept
     x, y = (torch.from_numpy(arrays[name]).to(prepared.data.x.device) for name in ("x", "y"))
     values = tuple(about["values"])

@@ -17,8 +17,8 @@ from leakgauge.inference.run.rounds import RoundResults, attack_jointly, attack_
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.run.training import trajectory
 from leakgauge.results.measurements import ACCUMULATED, Measurement
+from leakgauge.runs.parts import Kept, State, begin, run_stages
 from leakgauge.runs.question import Answer, Progress
-from leakgauge.runs.stages import Kept, State, run_stages
 from leakgauge.runs.work import WorkFolder, elsewhere
 
 
@@ -38,7 +38,7 @@ def audit(stage: GameStage, *, dataset: str = "data", label: str = "label") -> l
 
 @dataclass(frozen=True, eq=False)
 class ResumableStage:
-    """A ``leakgauge.runs.stages.Stage`` with the parameters before each round as its states.
+    """A ``leakgauge.runs.parts.Stage`` with the parameters before each round as its states.
 
     Attributes:
         stage: game, trials and adversaries.
@@ -170,11 +170,7 @@ def answer(
         InputError: no stage could be completed.
     """
     run = prepared.run
-    folder.guard(elsewhere(run))
-    for note in run.notes:
-        progress.note(note)
-    for warning in run.warnings:
-        progress.warn(warning)
+    begin(folder, run, progress, identity=elsewhere(run))
     alone = prepared.spec.seeds == 1
     stages = [
         ResumableStage(one, prepared.source.name, prepared.label, alone=alone)

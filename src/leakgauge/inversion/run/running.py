@@ -26,6 +26,7 @@ from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.run.updates import attack_updates, in_updates
 from leakgauge.inversion.scoring import in_true_order
 from leakgauge.runs.checkpoint import Checkpoint
+from leakgauge.runs.parts import Kept, begin, once
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder
 
@@ -66,9 +67,7 @@ def run(
     if isinstance(prepared, ReceivedPrepared):
         return _run_received(prepared, folder, progress)
     described = prepared.described
-    folder.guard(prepared.origin)
-    for note in described.notes:
-        progress.note(note)
+    begin(folder, described, progress, identity=prepared.origin)
     if prepared.lpips is None and prepared.scenario.pixels is not None:
         progress.note(NO_WEIGHTS)
     outcome = _run_attempts(prepared, folder, progress)
@@ -115,21 +114,21 @@ def _rebuilt(
     progress: Progress,
 ) -> Rebuilt:
     """Return the attempt's records and scores, from the folder where they are kept."""
-    finished = folder.arrays(name)
-    if finished is not None:
-        return Rebuilt.from_arrays(finished)
-    iterations = attempt.attack.iterations
-    search = search_progress(progress, attempt.title, iterations) if iterations else None
     redact = attempt.spec.redact
-    rebuilt = rebuild(
-        prepared.scenario,
-        attempt,
-        lpips=prepared.lpips,
-        progress=search,
-        checkpoint=Checkpoint(None if redact else folder, name),  # a state holds records
-    )
-    kept = (rebuilt.redacted() if redact else rebuilt).to_arrays()
-    folder.keep_arrays(name, *kept)
+
+    def make() -> Kept:
+        iterations = attempt.attack.iterations
+        search = search_progress(progress, attempt.title, iterations) if iterations else None
+        rebuilt = rebuild(
+            prepared.scenario,
+            attempt,
+            lpips=prepared.lpips,
+            progress=search,
+            checkpoint=Checkpoint(None if redact else folder, name),  # a state holds records
+        )
+        return (rebuilt.redacted() if redact else rebuilt).to_arrays()
+
+    kept = once(folder, name, make)
     folder.forget(name)
     return Rebuilt.from_arrays(kept)
 
@@ -186,9 +185,7 @@ def rebuild(
 def _run_received(prepared: ReceivedPrepared, folder: WorkFolder, progress: Progress) -> Answer:
     """Return the loss of the rebuilt records; the records go to the folder unless redacted."""
     spec, update, described = prepared.spec, prepared.update, prepared.described
-    folder.guard(described)
-    for note in described.notes:
-        progress.note(note)
+    begin(folder, described, progress, identity=described)
     for warning in update.warnings:
         progress.warn(warning)
     received = update.rebuild(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Params
@@ -24,8 +25,8 @@ from leakgauge.layers.run.preparing import LayersPrepared
 from leakgauge.layers.spec import LayersSpec
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import BALANCED_ACCURACY
+from leakgauge.runs.parts import Kept, begin, once, once_tensors
 from leakgauge.runs.question import Answer, Progress
-from leakgauge.runs.stages import Kept
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 from leakgauge.training import Participant, Protocol, State
 from leakgauge.training.catalog import parse_optimizer
@@ -45,11 +46,7 @@ def answer(
     Raises:
         InputError: the data do not fit, or the training diverges.
     """
-    folder.guard(elsewhere(prepared.run))
-    for note in prepared.run.notes:
-        progress.note(note)
-    for warning in prepared.run.warnings:
-        progress.warn(warning)
+    begin(folder, prepared.run, progress, identity=elsewhere(prepared.run))
     params = trained(prepared, folder, progress)
     cell = LayerCell(prepared.dataset, prepared.label, prepared.secret, prepared.spec.seed)
     stage = _Stage(prepared, params, folder, progress, workers)
@@ -102,13 +99,14 @@ class _Stage:
         for text in spec.adversaries:
             attack = parse_attack(text, batches=spec.shadow_batches)
             name = f"heard/{view.defense}/{sees or 'model'}/{'+'.join(parameters)}/{attack.name}"
-            kept: Kept | None = self.folder.arrays(name, after=after)
-            if kept is None:
-                part = PartialAttack(attack, parameters, spec.coordinates, spec.seed)
-                kept = encoded(judge_layers(view, part, sees, seed=spec.seed))
-                self.folder.keep_arrays(name, *kept, after=after)
-            found.append(decoded(kept))
+            part = PartialAttack(attack, parameters, spec.coordinates, spec.seed)
+            make = partial(_judged, view, part, sees, spec.seed)
+            found.append(decoded(once(self.folder, name, make, after=after)))
         return found
+
+
+def _judged(view: AttackerView, part: PartialAttack, sees: str, seed: int) -> Kept:
+    return encoded(judge_layers(view, part, sees, seed=seed))
 
 
 def _utility(prepared: LayersPrepared, params: Params, cell: LayerCell) -> Iterable[Measurement]:
@@ -129,15 +127,15 @@ def trained(prepared: LayersPrepared, folder: WorkFolder, progress: Progress) ->
         InputError: the training diverges.
     """
     first = params_of(prepared.task.model)
-    kept = folder.tensors("trained", like=first)
-    if kept is not None:
-        return kept
-    last: Params = first
-    for number, params in enumerate(rounds(prepared), start=1):
-        last = params
-        progress.step(f"{QUESTION}: training", number, prepared.spec.rounds)
-    folder.keep_tensors("trained", last)
-    return last
+
+    def train() -> Params:
+        last: Params = first
+        for number, params in enumerate(rounds(prepared), start=1):
+            last = params
+            progress.step(f"{QUESTION}: training", number, prepared.spec.rounds)
+        return last
+
+    return once_tensors(folder, "trained", train, like=first)
 
 
 def rounds(prepared: LayersPrepared) -> Iterator[Params]:

@@ -15,7 +15,7 @@ from leakgauge.inference.adversaries.stacking import Stack
 from leakgauge.layers.catalog import QUESTION, VOTES
 from leakgauge.layers.information import calibrate, gain, joined, softmax_over_votes
 from leakgauge.layers.run.observing import AttackerView
-from leakgauge.runs.stages import Kept
+from leakgauge.runs.parts import Kept
 
 Floats = NDArray[np.float64]
 

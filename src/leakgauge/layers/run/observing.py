@@ -19,7 +19,7 @@ from leakgauge.inference.adversaries.sharing import Recorded, joined
 from leakgauge.layers.catalog import QUESTION
 from leakgauge.layers.observation import KernelMax
 from leakgauge.layers.run.preparing import LayersPrepared
-from leakgauge.runs.executors.processes import spread
+from leakgauge.runs.parts import Kept, each_once
 from leakgauge.runs.question import Progress
 from leakgauge.runs.spec import NONE
 from leakgauge.runs.work import WorkFolder, digest_of
@@ -125,29 +125,27 @@ def observed(
         workers: number of processes; None chooses it from the amount of work.
     """
     parts = torch.split(torch.as_tensor(rows).to(data.y.device), CHUNK)
-    found: dict[int, Grads] = {}
-    for number in range(len(parts)):
-        kept = folder.arrays(f"seen/{observer.defense.name}/{name}/{number:04d}", after=after)
-        if kept is not None:
-            found[number] = {key: torch.from_numpy(leaf) for key, leaf in kept[0].items()}
-    progress.step(f"{QUESTION}: {name}", len(found), len(parts))
-    jobs = [
-        partial(_job, observer, *_narrowed(data, part), number)
+    names = {
+        f"seen/{observer.defense.name}/{name}/{number:04d}": part
         for number, part in enumerate(parts)
-        if number not in found
-    ]
-    for number, seen in spread(jobs, workers=workers):
-        arrays = {key: leaf.numpy() for key, leaf in seen.items()}
-        folder.keep_arrays(
-            f"seen/{observer.defense.name}/{name}/{number:04d}", arrays, {}, after=after
-        )
-        found[number] = seen
-        progress.step(f"{QUESTION}: {name}", len(found), len(parts))
-    return joined([found[number] for number in range(len(parts))])
+    }
+    found, _ = each_once(
+        folder,
+        dict.fromkeys(names, after),
+        lambda left: {one: partial(_seen, observer, *_narrowed(data, names[one])) for one in left},
+        partial(progress.step, f"{QUESTION}: {name}"),
+        workers=workers,
+    )
+    return joined(
+        [
+            {key: torch.from_numpy(leaf) for key, leaf in arrays.items()}
+            for arrays, _ in found.values()
+        ]
+    )
 
 
-def _job(observer: Observer, data: Dataset, rows: Tensor, number: int) -> tuple[int, Grads]:
-    return number, observer(data, rows)
+def _seen(observer: Observer, data: Dataset, rows: Tensor) -> Kept:
+    return {key: leaf.numpy() for key, leaf in observer(data, rows).items()}, {}
 
 
 def _narrowed(data: Dataset, rows: Tensor) -> tuple[Dataset, Tensor]:

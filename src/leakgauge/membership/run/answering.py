@@ -35,15 +35,14 @@ from leakgauge.membership.run.target_model import TargetModel, given_target, tra
 from leakgauge.membership.run.training import MembershipRecipe
 from leakgauge.membership.spec import QUESTION, MembershipSpec
 from leakgauge.results.measurements import HEADLINE, Measurement
-from leakgauge.runs.executors.processes import spread
+from leakgauge.runs.parts import Kept, begin, each_once
 from leakgauge.runs.question import Answer, Progress
-from leakgauge.runs.stages import Kept
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 
 Part = tuple[str, str, str]
 """Defense, knowledge and the attack's name."""
 
-Job = Callable[[], tuple[Part, Kept | str]]
+Job = Callable[[], Kept | str]
 
 TargetModels = Mapping[str, Sequence[TargetModel]]
 """Target models by defense; a federation has one for each attacked participant."""
@@ -63,11 +62,7 @@ def answer(
     Raises:
         InputError: no model could be trained and attacked.
     """
-    folder.guard(elsewhere(prepared.run))
-    for note in prepared.run.notes:
-        progress.note(note)
-    for warning in prepared.run.warnings:
-        progress.warn(warning)
+    begin(folder, prepared.run, progress, identity=elsewhere(prepared.run))
     models, missing = _target_models(prepared, folder, progress)
     scored, refused = _attacked(prepared.spec, models, folder, progress, workers)
     measurements = list(_measurements(prepared, models, scored))
@@ -118,38 +113,38 @@ def _attacked(
 ) -> tuple[dict[Part, Sequence[AttackScores]], list[str]]:
     """Return the scores of each attack under each defense, and why some are missing."""
     attacks = {one.name: one for one in attacks_of(spec)}
-    parts = list(_parts(attacks, models))
-    after = {name: " ".join(digest_of(one.params) for one in each) for name, each in models.items()}
-    kept = {part: folder.arrays("/".join(part), after=after[part[0]]) for part in parts}
-    done: dict[Part, Sequence[AttackScores] | str] = {
-        part: decoded(one) for part, one in kept.items() if one is not None
+    parts = {"/".join(part): part for part in _parts(attacks, models)}
+    after = {
+        defense: " ".join(digest_of(one.params) for one in trained)
+        for defense, trained in models.items()
     }
-    left = {part: attacks[part[2]] for part in parts if part not in done}
-    progress.step(f"{QUESTION}: attacking", len(done), len(parts))
-    for part, scores in spread(_jobs(left, models, spec.seed), workers=workers):
-        if not isinstance(scores, str):
-            folder.keep_arrays("/".join(part), *scores, after=after[part[0]])
-        done[part] = scores if isinstance(scores, str) else decoded(scores)
-        progress.step(f"{QUESTION}: attacking", len(done), len(parts))
-    refused = [f"{part[2]}: {one}" for part, one in done.items() if isinstance(one, str)]
-    scored = {part: one for part in parts if not isinstance(one := done[part], str)}
-    if not scored:
+    found, reasons = each_once(
+        folder,
+        {name: after[part[0]] for name, part in parts.items()},
+        lambda left: _jobs({name: parts[name] for name in left}, attacks, models, spec.seed),
+        partial(progress.step, f"{QUESTION}: attacking"),
+        workers=workers,
+    )
+    refused = [f"{parts[name][2]}: {reason}" for name, reason in reasons.items()]
+    if not found:
         raise InputError("; ".join(dict.fromkeys(refused)))
-    return scored, refused
+    return {parts[name]: decoded(kept) for name, kept in found.items()}, refused
 
 
-def _jobs(left: Mapping[Part, MembershipAttack], models: TargetModels, seed: int) -> list[Job]:
+def _jobs(
+    left: Mapping[str, Part],
+    attacks: Mapping[str, MembershipAttack],
+    models: TargetModels,
+    seed: int,
+) -> dict[str, Job]:
     """Return the remaining attacks as jobs, which share the views of the records."""
-    if not left:
-        return []
-    needs = [attack.needs for attack in left.values()]
-    viewed = {name: [one.viewed(needs) for one in each] for name, each in models.items()}
-    jobs: list[Job] = []
-    for part, attack in left.items():
-        defense, knowledge, _ = part
+    needs = [attacks[attack].needs for _, _, attack in left.values()]
+    viewed = {name: [one.viewed(needs) for one in group] for name, group in models.items()}
+    jobs: dict[str, Job] = {}
+    for name, (defense, knowledge, attack) in left.items():
         learned_at = defense if knowledge == ADAPTIVE else none().name
         known = viewed.get(learned_at, viewed[defense])
-        jobs.append(partial(_run, part, attack, viewed[defense], known, seed))
+        jobs[name] = partial(_run, attacks[attack], viewed[defense], known, seed)
     return jobs
 
 
@@ -161,21 +156,20 @@ def _parts(attacks: Iterable[str], models: TargetModels) -> Iterator[Part]:
 
 
 def _run(
-    part: Part,
     attack: MembershipAttack,
     attacked: Sequence[TargetModel],
     learned_at: Sequence[TargetModel],
     seed: int,
-) -> tuple[Part, Kept | str]:
+) -> Kept | str:
     """Return the scores of an attack, or why it failed."""
     try:
         each = [
             run_attack(attack, model, fitted_at=known, seed=seed)
             for model, known in zip(attacked, learned_at, strict=True)
         ]
-        return part, encoded(each)
+        return encoded(each)
     except InputError as error:
-        return part, str(error)
+        return str(error)
 
 
 def _targets(prepared: MembershipPrepared, model: TargetModel) -> Targets:

@@ -23,6 +23,7 @@ from leakgauge.membership.spec import (
     QUESTION,
     MembershipSpec,
 )
+from leakgauge.runs.parts import once_tensors
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
 from leakgauge.training.catalog import parse_optimizer
@@ -112,16 +113,18 @@ def _observed(
     rounds, like = recipe.spec.observed_rounds, dict(recipe.task.model.state_dict())
     keys = [(one, when) for one in attacked for when in rounds]
     shape = {f"{one}/{when}/{leaf}": like[leaf] for one, when in keys for leaf in like}
-    kept = folder.tensors(name, like=shape)
-    if kept is None:
-        kept = {}
+
+    def train() -> Params:
+        seen: dict[str, Tensor] = {}
         for current in _rounds(recipe, data, held, strategy):
             progress.step(f"{QUESTION}: {name}", current.number, recipe.spec.rounds)
             if current.number in rounds:
                 for one in attacked:
                     tensors = _seen(recipe.spec, current, one)
-                    kept |= {f"{one}/{current.number}/{leaf}": tensors[leaf] for leaf in like}
-        folder.keep_tensors(name, kept)
+                    seen |= {f"{one}/{current.number}/{leaf}": tensors[leaf] for leaf in like}
+        return seen
+
+    kept = once_tensors(folder, name, train, like=shape)
     return [
         [{leaf: kept[f"{one}/{when}/{leaf}"] for leaf in like} for when in rounds]
         for one in attacked

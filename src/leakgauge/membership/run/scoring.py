@@ -27,7 +27,7 @@ from leakgauge.results.roc import auroc, resampled_tpr, tpr_at_fpr
 from leakgauge.results.scores import ACCURACY, AUROC, chance, each_value, roc, score
 from leakgauge.results.scores import ScoredTrials as Trials
 from leakgauge.results.statistics import Ints, mean_estimate
-from leakgauge.runs.stages import Kept
+from leakgauge.runs.parts import Kept
 from leakgauge.training.utility import utility_of
 
 

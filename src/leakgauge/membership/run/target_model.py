@@ -26,6 +26,7 @@ from leakgauge.membership.observation import Observed, last, observe
 from leakgauge.membership.run.roles import RecordRoles
 from leakgauge.membership.run.training import MembershipRecipe, Norms, measured_epochs
 from leakgauge.membership.spec import QUESTION
+from leakgauge.runs.parts import once_tensors
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
 from leakgauge.training import predict
@@ -247,10 +248,12 @@ def _norms_at(model: TargetModel, params: Params) -> NDArray[np.float64]:
 
 def _kept_model(model: TargetModel, rows: Tensor, role: str, folder: WorkFolder) -> Task:
     task, name = model.recipe.task, f"{model.recipe.defense.name}/{role}"
-    params: Params | None = folder.tensors(name, like=params_of(task.model))
-    if params is None:
-        params = model.recipe.last(model.data.rows(rows), role)
-        folder.keep_tensors(name, params)
+    params = once_tensors(
+        folder,
+        name,
+        lambda: model.recipe.last(model.data.rows(rows), role),
+        like=params_of(task.model),
+    )
     return with_params(task, params)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from leakgauge.core.checks import require
-from leakgauge.runs.executors.processes import spread
+from leakgauge.runs.parts import Kept, begin, each_once
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 from leakgauge.tokens.run.attacking import attacked
@@ -32,11 +32,7 @@ def answer(
         InputError: the data do not fit, the training diverges, or nothing could be measured.
     """
     spec = prepared.spec
-    folder.guard(elsewhere(prepared.run))
-    for note in prepared.run.notes:
-        progress.note(note)
-    for warning in prepared.run.warnings:
-        progress.warn(warning)
+    begin(folder, prepared.run, progress, identity=elsewhere(prepared.run))
     course = [at for text in spec.defenses for at in trained(prepared, text, folder, progress)]
     jobs: dict[str, Job] = {"figures": measured}
     if spec.images and prepared.are_images:
@@ -65,33 +61,22 @@ def _results(
     workers: int | None,
 ) -> dict[str, JobResult]:
     """Run each job at each checkpoint, or read its kept result back."""
-    after = {_name(at, kind): digest_of(at.tensors) for at in course for kind in jobs}
-    done = {
-        name: kept[1]
-        for name in after
-        if (kept := folder.state(name, after=after[name])) is not None
-    }
+    at_of = {_name(at, kind): (at, job) for at in course for kind, job in jobs.items()}
     # jobs need no source, which may be large
     bare = replace(prepared, source=None)  # type: ignore[arg-type]
-    left = [
-        partial(_one, bare, at, kind, job)
-        for kind, job in jobs.items()
-        for at in course
-        if _name(at, kind) not in done
-    ]
-    what = f"{QUESTION}: measuring checkpoints"
-    progress.step(what, len(done), len(after))
-    for name, found in spread(left, workers=workers, memory=_memory(prepared)):
-        folder.keep_state(name, {}, found, after=after[name])
-        done[name] = found
-        progress.step(what, len(done), len(after))
-    return {name: done[name] for name in after}
+    parts, _ = each_once(
+        folder,
+        {name: digest_of(at.tensors) for name, (at, _) in at_of.items()},
+        lambda left: {name: partial(_one, bare, *at_of[name]) for name in left},
+        partial(progress.step, f"{QUESTION}: measuring checkpoints"),
+        workers=workers,
+        memory=_memory(prepared),
+    )
+    return {name: dict(about) for name, (_, about) in parts.items()}
 
 
-def _one(
-    prepared: TokensPrepared, at: ModelCheckpoint, kind: str, job: Job
-) -> tuple[str, JobResult]:
-    return _name(at, kind), job(prepared.spec, prepared, at)
+def _one(prepared: TokensPrepared, at: ModelCheckpoint, job: Job) -> Kept:
+    return {}, job(prepared.spec, prepared, at)
 
 
 def _name(at: ModelCheckpoint, kind: str) -> str:

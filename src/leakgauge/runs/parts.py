@@ -1,0 +1,251 @@
+"""Parts of a run that survive a kill: each is read back, or else made, kept and counted."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+from torch import Tensor
+
+from leakgauge.core.checks import InputError
+from leakgauge.results.measurements import Measurement, Run
+from leakgauge.runs.executors.processes import spread
+from leakgauge.runs.question import Progress
+from leakgauge.runs.work import WorkFolder, digest_of
+
+State = Mapping[str, Tensor]
+Kept = tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]]
+"""A part: arrays by name, and plain values."""
+
+
+def begin(folder: WorkFolder, run: Run, progress: Progress, *, identity: Run) -> None:
+    """Drop the checkpoints of another run, and report the notes and warnings of this one.
+
+    Args:
+        folder: keeps the parts.
+        run: the description of the run.
+        progress: gets the notes and the warnings.
+        identity: what the parts depend on.
+    """
+    folder.guard(identity)
+    for note in run.notes:
+        progress.note(note)
+    for warning in run.warnings:
+        progress.warn(warning)
+
+
+def once(folder: WorkFolder, name: str, make: Callable[[], Kept], *, after: str = "") -> Kept:
+    """Return a part from the folder; make and keep it where the folder lacks it.
+
+    Args:
+        folder: keeps the part.
+        name: name of the part.
+        make: makes it.
+        after: digest of what it builds on.
+    """
+    kept: Kept | None = folder.arrays(name, after=after)
+    if kept is None:
+        kept = make()
+        folder.keep_arrays(name, *kept, after=after)
+    return kept
+
+
+def once_tensors(folder: WorkFolder, name: str, make: Callable[[], State], *, like: State) -> State:
+    """Return tensors from the folder; make and keep them where the folder lacks them.
+
+    Args:
+        folder: keeps the tensors.
+        name: name of the part.
+        make: makes them.
+        like: tensors of the same names, on the devices to use.
+    """
+    kept: State | None = folder.tensors(name, like=like)
+    if kept is None:
+        kept = make()
+        folder.keep_tensors(name, kept)
+    return kept
+
+
+def each_once(
+    folder: WorkFolder,
+    after: Mapping[str, str],
+    jobs: Callable[[Collection[str]], Mapping[str, Callable[[], Kept | str]]],
+    count: Callable[[int, int], None],
+    *,
+    workers: int | None,
+    memory: int = 0,
+) -> tuple[dict[str, Kept], dict[str, str]]:
+    """Return independent parts; those that the folder lacks are made in several processes.
+
+    Args:
+        folder: keeps the parts.
+        after: for each part, the digest of what it builds on.
+        jobs: returns what makes each of the named parts, or says why it cannot.
+        count: called with the numbers of finished and of all parts.
+        workers: processes; None chooses a number from the time of the first part.
+        memory: bytes that a part needs in addition to its process; 0 if unknown.
+
+    Returns:
+        The parts in the order of ``after``, and for each other part why it was not made.
+    """
+    found = {name: folder.arrays(name, after=one) for name, one in after.items()}
+    done: dict[str, Kept] = {name: kept for name, kept in found.items() if kept is not None}
+    refused: dict[str, str] = {}
+    left = [name for name in after if name not in done]
+    count(len(done), len(after))
+    made = [partial(_named, name, job) for name, job in (jobs(left) if left else {}).items()]
+    for name, kept in spread(made, workers=workers, memory=memory):
+        if isinstance(kept, str):
+            refused[name] = kept
+        else:
+            folder.keep_arrays(name, *kept, after=after[name])
+            done[name] = kept
+        count(len(done) + len(refused), len(after))
+    return {name: done[name] for name in after if name in done}, refused
+
+
+def _named(name: str, job: Callable[[], Kept | str]) -> tuple[str, Kept | str]:
+    return name, job()
+
+
+class Stage(Protocol):
+    """One part of a question, with a step at each of its states.
+
+    Attributes:
+        name: for users and for folders.
+        steps: the number of states with a step; the last state comes after.
+        memory: bytes that a step needs at its peak, in addition to the process itself.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name of the stage."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """The number of steps."""
+        ...
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a step needs."""
+        ...
+
+    @property
+    def first(self) -> State:
+        """The first state; all others have its names and devices."""
+        ...
+
+    def states(self, kept: Sequence[State]) -> Iterator[State]:
+        """Yield the states after the ``kept`` ones, up to ``steps + 1`` in all."""
+        ...
+
+    def step(self, number: int, state: State) -> Kept:
+        """Run step ``number``, which counts from 1; it depends on its arguments alone."""
+        ...
+
+    def close(self, states: Sequence[State], progress: Callable[[int], None]) -> Kept | None:
+        """Run what needs all states at once; None if nothing does."""
+        ...
+
+    def judge(
+        self, steps: Sequence[Kept], closing: Kept | None, final: State
+    ) -> Sequence[Measurement]:
+        """Turn what the steps left into measurements."""
+        ...
+
+
+def run_stages(
+    folder: WorkFolder,
+    stages: Sequence[Stage],
+    *,
+    workers: int | None,
+    progress: Progress,
+) -> tuple[list[Measurement], list[str]]:
+    """Run and score every stage; finished steps are read back from the folder.
+
+    The measurements are the same however often the run was interrupted and however many workers
+    there are.
+
+    Args:
+        folder: keeps states and steps.
+        stages: to run, one after the other.
+        workers: processes; None chooses a number from the time of the first step.
+        progress: gets what is done.
+
+    Returns:
+        The measurements, and for each stage that could not be completed its name and the reason.
+
+    Raises:
+        InputError: no stage could be completed.
+    """
+    measurements: list[Measurement] = []
+    missing: list[str] = []
+    for number, stage in enumerate(stages, start=1):
+        try:
+            *starts, final = _states(folder, stage, progress)
+            steps = _steps(folder, stage, starts, workers, progress)
+            closing = _closing(folder, stage, starts, progress)
+            measurements += stage.judge(steps, closing, final)
+        except InputError as error:
+            if number == len(stages) and not measurements:
+                raise
+            missing.append(f"{stage.name}: {error}")
+    return measurements, missing
+
+
+def _states(folder: WorkFolder, stage: Stage, progress: Progress) -> list[State]:
+    name, total = stage.name, stage.steps
+    kept: list[State] = []
+    while len(kept) <= total:
+        after = _digest(kept[-1:])
+        old = folder.tensors(f"{name}/state-{len(kept) + 1:04d}", like=stage.first, after=after)
+        if old is None:
+            break
+        kept.append(old)
+    progress.step(f"{name}: training", max(0, len(kept) - 1), total)
+    for state in stage.states(tuple(kept)):
+        after = _digest(kept[-1:])
+        kept.append(state)
+        folder.keep_tensors(f"{name}/state-{len(kept):04d}", state, after=after)
+        progress.step(f"{name}: training", len(kept) - 1, total)
+    return kept
+
+
+def _steps(
+    folder: WorkFolder,
+    stage: Stage,
+    starts: Sequence[State],
+    workers: int | None,
+    progress: Progress,
+) -> list[Kept]:
+    state = {f"{stage.name}/step-{at:04d}": (at, one) for at, one in enumerate(starts, start=1)}
+    parts, _ = each_once(
+        folder,
+        {name: digest_of(one) for name, (_, one) in state.items()},
+        lambda left: {name: partial(stage.step, *state[name]) for name in left},
+        partial(progress.step, f"{stage.name}: attacking"),
+        workers=workers,
+        memory=stage.memory,
+    )
+    return [*parts.values()]
+
+
+def _closing(
+    folder: WorkFolder, stage: Stage, starts: Sequence[State], progress: Progress
+) -> Kept | None:
+    after = _digest(starts)
+    kept: Kept | None = folder.arrays(f"{stage.name}/closing", after=after)
+    if kept is not None:
+        return kept
+    said = partial(progress.step, f"{stage.name}: weighing all rounds", of=len(starts))
+    kept = stage.close(starts, said)
+    if kept is not None:
+        folder.keep_arrays(f"{stage.name}/closing", *kept, after=after)
+    return kept
+
+
+def _digest(states: Sequence[State]) -> str:
+    """Return a digest of what a checkpoint builds on."""
+    return " ".join(map(digest_of, states))
