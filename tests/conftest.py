@@ -36,7 +36,7 @@ def data_folder() -> Path:
     folder = named_folder()
     if folder is None:
         pytest.skip(f"{DATA_VARIABLE} is not set: no real data")
-    assert folder.is_dir(), f"{DATA_VARIABLE} names {str(folder)!r}, which is no folder"
+    assert folder.is_dir(), f"{DATA_VARIABLE} names {str(folder)!r}, which is not a folder"
     return folder
 
 

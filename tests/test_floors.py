@@ -74,7 +74,7 @@ def reachable(start: str, graph: dict[str, set[str]]) -> set[str]:
 
 
 def circles(graph: dict[str, set[str]]) -> list[set[str]]:
-    """Return the sets of modules that import one another, directly or through others."""
+    """Return the sets of modules that import each other, directly or through others."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError:

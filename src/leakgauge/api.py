@@ -127,7 +127,7 @@ def audit(
     """
     from leakgauge.catalog import questions
     from leakgauge.evidence.controls import run_controls
-    from leakgauge.runs.asking import ALL, Wanted, all_allowed, asked_of
+    from leakgauge.runs.asking import ALL, AuditRequest, all_allowed, asked_of
     from leakgauge.runs.audit import describe, prepare_all, run_audit
     from leakgauge.runs.page import sections_of
     from leakgauge.runs.question import Silent
@@ -146,7 +146,7 @@ def audit(
         given["defense"] = tuple(str(getattr(one, "name", one)) for one in _several(defenses))
     given |= {"adversary": tuple(_several(adversaries))} if adversaries else {}
     known = questions()
-    wanted = Wanted(words, given, _sets(settings or {}, known), loaded.roles)
+    wanted = AuditRequest(words, given, _sets(settings or {}, known), loaded.roles)
     notes: dict[str, str] = {}
     if ALL in words:
         _, prepared, notes = all_allowed(wanted, known, loaded.source)

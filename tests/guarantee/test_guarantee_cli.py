@@ -350,7 +350,7 @@ def test_an_audit_that_is_stopped_can_go_on(
         patch.setattr(answering, "audit_pair", stopped)
         code, out, err = go("--out", tmp_path / "run")
     assert (code, out) == (130, "")
-    assert "stopped; to go on, repeat the command" in err
+    assert "stopped; to resume, repeat the command" in err
     assert "Traceback" not in err
     assert answer(go, "--out", tmp_path / "run") == {
         **answer(go), "report": str(tmp_path / "run" / "report.html"),

@@ -144,7 +144,7 @@ def test_a_search_that_is_stopped_says_so(go: Go, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(running, "rebuild", stopped)
     code, out, err = go()
     assert (code, out) == (130, "")
-    assert "stopped; to go on, repeat the command with --out" in err
+    assert "stopped; to resume, repeat the command with --out" in err
     assert "Traceback" not in err
 
 

@@ -9,7 +9,7 @@ import pytest
 from leakgauge.catalog import questions
 from leakgauge.core.checks import InputError, require
 from leakgauge.data.source import Source, frame_source
-from leakgauge.runs.asking import Wanted, all_allowed, asked_of, setting_of
+from leakgauge.runs.asking import AuditRequest, all_allowed, asked_of, setting_of
 from leakgauge.runs.question import Prepared, answering
 from leakgauge.runs.setting import Setting
 from leakgauge.runs.spec import Spec
@@ -23,7 +23,7 @@ def source() -> Source:
 
 
 def asked(word: str, options: Mapping[str, Any], **more: Any) -> Any:
-    ((_, spec),) = asked_of(Wanted((word,), options, **more), questions()).values()
+    ((_, spec),) = asked_of(AuditRequest((word,), options, **more), questions()).values()
     return spec
 
 
@@ -42,7 +42,9 @@ def test_a_question_need_not_use_the_roles_of_the_data() -> None:
 
 def test_each_secret_is_asked_about_while_the_others_are_left_out() -> None:
     secrets = {"secret": ("sex", "age"), "drop": ("town",), "rounds": 3}
-    several = asked_of(Wanted(("property", "guarantee", "reconstruction"), secrets), questions())
+    several = asked_of(
+        AuditRequest(("property", "guarantee", "reconstruction"), secrets), questions()
+    )
     specs = {key: spec for key, (_, spec) in several.items()}
     assert list(specs) == ["inference", "inference-2", "guarantee", "guarantee-2", "reconstruction"]
     assert [(specs[key].secret, specs[key].drop) for key in ("inference", "inference-2")] == [
@@ -57,7 +59,7 @@ def test_each_secret_is_asked_about_while_the_others_are_left_out() -> None:
     assert questions()["inference"].name == "inference"
     assert answering("inference-x", questions()) is None
     with pytest.raises(InputError, match="--secret names one twice: a, a"):
-        asked_of(Wanted((), {"secret": ("a", "a")}), questions())
+        asked_of(AuditRequest((), {"secret": ("a", "a")}), questions())
 
 
 def test_an_unknown_option_names_the_nearest() -> None:
@@ -88,7 +90,7 @@ def test_all_refuses_what_is_wrong_for_all_data(
 ) -> None:
     roles = {"label": "income", "secret": "sex"}
     with pytest.raises(InputError, match=says):
-        all_allowed(Wanted(asks, {**roles, **options}), questions(), source)
+        all_allowed(AuditRequest(asks, {**roles, **options}), questions(), source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +109,6 @@ class Alone(Toy):
 
 
 def test_all_leaves_out_only_the_words_that_the_data_do_not_allow(source: Source) -> None:
-    chosen, reasons = all_allowed(Wanted(("all",)), {"alone": Alone()}, source)
+    chosen, reasons = all_allowed(AuditRequest(("all",)), {"alone": Alone()}, source)
     assert chosen["alone"][1].ask == ("one",)
     assert reasons == {"two": "ask for this in a run of its own"}

@@ -20,13 +20,13 @@ import yaml
 
 from leakgauge.catalog import questions
 from leakgauge.core.checks import InputError
-from leakgauge.runs import away
-from leakgauge.runs.away import orders, received
-from leakgauge.runs.cell import Job
+from leakgauge.runs import remote
+from leakgauge.runs.cell import CellJob
 from leakgauge.runs.executors.cluster import Clustered, LostError, spread_over
 from leakgauge.runs.executors.executor import make_executor
 from leakgauge.runs.grid import Grid, unfold
 from leakgauge.runs.grid_file import read_grid_file
+from leakgauge.runs.remote import keep_result, remote_jobs
 from leakgauge.runs.runner import run_grid
 from leakgauge.runs.sources import source_of
 from leakgauge.runs.store import Store
@@ -84,11 +84,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def job_of(folder: Path, question: Any = None, **settings: Any) -> Job:
+def job_of(folder: Path, question: Any = None, **settings: Any) -> CellJob:
     spec = ToySpec(data=str(folder / "people.csv"), **settings)
     source = source_of(spec)
     question = question or Toy()
-    return Job(question, question.prepare(spec, source).spec, source.name, source.fingerprint)
+    return CellJob(question, question.prepare(spec, source).spec, source.name, source.fingerprint)
 
 
 def toy_grid(folder: Path, cells: int, question: Any = None) -> Grid:
@@ -195,11 +195,11 @@ def test_work_that_processes_left_is_removed_with_the_cell(folder: Path, tmp_pat
     assert left_in(tmp_path / "out") == ["cells", "run.yaml", "timings.json"]
 
 
-def unfit(job: Job, tmp_path: Path, **changes: Any) -> str:
-    (order,) = orders([job], memory=None)
+def unfit(job: CellJob, tmp_path: Path, **changes: Any) -> str:
+    (order,) = remote_jobs([job], memory=None)
     order.args[1].update(changes)
     with pytest.raises(InputError) as caught:
-        received(order(), {job.key: job}, Store(tmp_path), silent)
+        keep_result(order(), {job.key: job}, Store(tmp_path), silent)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("the worker ")
     assert not (tmp_path / "cells").exists()
@@ -237,9 +237,9 @@ def test_a_worker_takes_the_users_code_as_it_is_now(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_own_defense.py").write_text(OWN)
     job = job_of(folder, defense=("my_own_defense:build",))
-    (order,) = orders([job], memory=None)
+    (order,) = remote_jobs([job], memory=None)
     assert order().outcome is not None
-    (again,) = orders([job], memory=None)
+    (again,) = remote_jobs([job], memory=None)
     monkeypatch.setitem(sys.modules, "my_own_defense", sys)  # left by an earlier run
     assert again().unfit == ""
     assert sys.modules.get("my_own_defense") is not sys
@@ -259,7 +259,7 @@ def test_a_worker_without_the_device_is_refused(folder: Path, tmp_path: Path) ->
 def test_a_cell_with_large_files_is_refused(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(away, "LARGEST", 10)
+    monkeypatch.setattr(remote, "LARGEST", 10)
     (refused,) = run_grid(toy_grid(folder, 1), tmp_path / "out", executor=here(ClusterInProcess()))
     assert "use --executor processes" in str(refused.refusal)
 
@@ -269,7 +269,7 @@ def test_a_missing_extra_is_one_line(
     name: str, package: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = real_grid(folder, "missing", {"seed": 0})
-    find = away.importlib.util.find_spec
+    find = remote.importlib.util.find_spec
     monkeypatch.setattr(
         "importlib.util.find_spec", lambda one, *more: None if one == package else find(one, *more)
     )

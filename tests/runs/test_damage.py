@@ -228,7 +228,7 @@ def test_a_damaged_cell_is_run_again_and_not_shown_on_pages(tmp_path: Path, name
             read_audit(out)
         (note,) = checksum_notes(run, out, whole)
         assert name in note
-        assert note.endswith("; this cell is played again")
+        assert note.endswith("; this cell runs again")
         assert store(out) == before
 
 
@@ -260,7 +260,7 @@ def test_a_cell_of_another_run_is_run_again(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="belongs to another run"):
         read_audit(tmp_path / "whole")
     (note,) = checksum_notes(run, tmp_path / "whole", whole)
-    assert "belongs to another run; this cell is played again" in note
+    assert "belongs to another run; this cell runs again" in note
 
 
 def test_a_damaged_description_is_refused_by_report_and_written_again_by_a_run(

@@ -15,10 +15,10 @@ from leakgauge.core.checks import InputError
 from leakgauge.inference.question import QUESTION
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.runs import cell as cell_module
+from leakgauge.runs.cell import CellJob
 from leakgauge.runs.grid import Grid, unfold
 from leakgauge.runs.grid_file import read_grid_file
 from leakgauge.runs.paper import PaperRow
-from leakgauge.runs.runner import Job
 from leakgauge.runs.spec import plain
 
 CCS24 = Path(__file__).parents[2] / "experiments" / "ccs24"
@@ -28,8 +28,8 @@ def read_grid(path: Path, size: str | None = None) -> Grid:
     return unfold(read_grid_file(path), questions(), size=size)
 
 
-def job(spec: InferenceSpec, name: str, fingerprint: str) -> Job:
-    return Job(QUESTION, spec, name, fingerprint)
+def job(spec: InferenceSpec, name: str, fingerprint: str) -> CellJob:
+    return CellJob(QUESTION, spec, name, fingerprint)
 
 
 def cell(data: str = "t.csv", **settings: object) -> InferenceSpec:

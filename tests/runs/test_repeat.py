@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leakgauge.cli import main
-from leakgauge.cli.play import Command
+from leakgauge.cli.running import Command
 from leakgauge.runs.spec import Spec
 
 COMMANDS = ("audit", "demo", "guarantee", "invert")
@@ -24,7 +24,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Command]:
         kept.append(prepare())
 
     for name in COMMANDS:
-        monkeypatch.setattr(import_module(f"leakgauge.cli.commands.{name}"), "play", keep)
+        monkeypatch.setattr(import_module(f"leakgauge.cli.commands.{name}"), "run_questions", keep)
 
     def go(*words: str) -> Command:
         monkeypatch.setattr(sys, "argv", ["leakgauge", *words])

@@ -21,10 +21,11 @@ from leakgauge.inference.question import QUESTION
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import read_measurements
 from leakgauge.runs import runner
+from leakgauge.runs.cell import CellJob, run_cell
 from leakgauge.runs.grid import Grid, unfold
 from leakgauge.runs.grid_file import read_grid_file
 from leakgauge.runs.page import write_page
-from leakgauge.runs.runner import Job, play, run_grid, seconds_left
+from leakgauge.runs.runner import run_grid, seconds_left
 from leakgauge.runs.sources import source_of
 from leakgauge.runs.spec import Spec
 from leakgauge.runs.store import Description, Store
@@ -42,9 +43,9 @@ def read_grid(path: Path) -> Grid:
     return unfold(read_grid_file(path), questions())
 
 
-def job_of(cell: Spec) -> Job:
+def job_of(cell: Spec) -> CellJob:
     source = source_of(cell)
-    return Job(QUESTION, QUESTION.prepare(cell, source).spec, source.name, source.fingerprint)
+    return CellJob(QUESTION, QUESTION.prepare(cell, source).spec, source.name, source.fingerprint)
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +191,7 @@ def test_half_written_files_of_a_kill_are_harmless(
     (foreign / "made-by.yaml").write_text("command: other\nsettings: {}\ndata: {}\n")
     (foreign / "checkpoints").mkdir()
     (foreign / "checkpoints" / "stray.npz").touch()
-    assert [play(job, out).refusal for job in cells] == [None] * 3
+    assert [run_cell(job, out).refusal for job in cells] == [None] * 3
     kept.mkdir(parents=True)  # killed after the cell was kept
     for name, content in undisturbed.items():
         (out / name).parent.mkdir(exist_ok=True)
@@ -299,18 +300,18 @@ def test_stopped_from_the_keyboard(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    real, count = runner.play, iter(range(9))
+    real, count = runner.run_cell, iter(range(9))
 
-    def stopping(job: Job, out: Path) -> runner.Outcome:
+    def stopping(job: CellJob, out: Path) -> runner.CellOutcome:
         if next(count) == 1:
             raise KeyboardInterrupt
         return real(job, out)
 
-    monkeypatch.setattr(runner, "play", stopping)
+    monkeypatch.setattr(runner, "run_cell", stopping)
     out = tmp_path / "out"
     assert command(monkeypatch, "run", folder / "six.yaml", "--out", out) == 130
     printed = capsys.readouterr()
-    assert f"kept in {out}; to go on, repeat the command" in printed.err
+    assert f"kept in {out}; to resume, repeat the command" in printed.err
     assert len(finished(out)) == 1
 
 
@@ -416,15 +417,15 @@ def test_a_folder_in_use_is_one_line(
 
 def test_data_that_change_under_a_run_are_refused(folder: Path, tmp_path: Path) -> None:
     cell = read_grid(folder / "six.yaml").cells[0]
-    ended = play(Job(QUESTION, cell, "people.csv", "another fingerprint"), tmp_path)
+    ended = run_cell(CellJob(QUESTION, cell, "people.csv", "another fingerprint"), tmp_path)
     assert ended.refusal is not None
     assert "changed since the run began" in ended.refusal
     assert finished(tmp_path) == {}
 
 
 def test_time_left() -> None:
-    def job(**settings: object) -> Job:
-        return Job(QUESTION, InferenceSpec(data="t.csv", **settings), "t.csv", "f")
+    def job(**settings: object) -> CellJob:
+        return CellJob(QUESTION, InferenceSpec(data="t.csv", **settings), "t.csv", "f")
 
     jobs = {
         "a": job(batch_size=4, seed=0),

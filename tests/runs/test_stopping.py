@@ -15,10 +15,10 @@ import pytest
 from leakgauge.core.checks import InputError
 from leakgauge.data.source import Source, frame_source
 from leakgauge.runs.audit import describe, prepare_all, run_audit
+from leakgauge.runs.cell import CellJob, run_cell
 from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.page import read_audit
 from leakgauge.runs.question import Answer, Silent
-from leakgauge.runs.runner import Job, play
 from leakgauge.runs.sources import source_of
 from leakgauge.runs.store import Store
 from support import processes
@@ -45,15 +45,15 @@ def test_a_grid_keeps_no_cell_that_was_stopped(tmp_path: Path) -> None:
     frame().to_csv(tmp_path / "people.csv", index=False)
     data = str(tmp_path / "people.csv")
     source = source_of(ToySpec(data=data))
-    job = Job(
+    job = CellJob(
         Stopped(), Toy().prepare(ToySpec(data=data), source).spec, source.name, source.fingerprint
     )
     (tmp_path / "out").mkdir()
     with pytest.raises(KeyboardInterrupt):
-        play(job, tmp_path / "out")
+        run_cell(job, tmp_path / "out")
     assert not Store(tmp_path / "out").has(job.key)
     whole = replace(job, question=Toy())
-    assert play(whole, tmp_path / "out").refusal is None
+    assert run_cell(whole, tmp_path / "out").refusal is None
     assert Store(tmp_path / "out").has(job.key)
 
 
@@ -64,7 +64,7 @@ def test_a_stopped_audit_names_the_questions_that_are_not_finished(tmp_path: Pat
     description = describe("audit", resolved)
     audit = run_audit(tmp_path / "out", description, resolved, progress=Silent(), workers=1)
     assert audit.stopped
-    assert audit.missing == ["later: not finished; repeat the command to go on"]
+    assert audit.missing == ["later: not finished; repeat the command to resume"]
     assert read_audit(tmp_path / "out").missing == audit.missing
 
 

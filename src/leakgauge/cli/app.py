@@ -48,11 +48,11 @@ def load_commands() -> None:
 
 
 def _shown(examples: Sequence[str], command: Callable[..., None]) -> str:
-    """Examples as the end of a command's help, one a line; of one that judges, its exit codes."""
-    from leakgauge.cli.judging import judges
+    """Return the end of a command's help: examples, and exit codes if it has ``--fail-if``."""
+    from leakgauge.cli.gating import has_gate
     from leakgauge.cli.stopping import EXIT_CODES
 
-    codes = [EXIT_CODES] if judges(command) else []
+    codes = [EXIT_CODES] if has_gate(command) else []
     return "\n\n".join(["Examples:", *(escape(f"  {one}") for one in examples), *codes])
 
 
@@ -79,19 +79,19 @@ def main() -> None:
     except Exception as error:
         if not _is_unreadable(error):
             raise
-        sys.exit(_refuse(f"{error}; what is finished is kept: repeat the command to go on"))
+        sys.exit(_refuse(f"{error}; what is finished is kept: repeat the command to resume"))
     sys.exit(code or 0)
 
 
 def _is_unreadable(error: Exception) -> bool:
-    """Whether a file cannot be read or written."""
+    """Return whether a file cannot be read or written."""
     from safetensors import SafetensorError
 
     return isinstance(error, OSError | SafetensorError)
 
 
 def _with_value(message: str) -> str:
-    """Typer names the option, not its value: look that up in what was typed."""
+    """Return a message of Typer, which names the option, together with the value that was typed."""
     match = re.search(r"'(--[a-z-]+)'", message)
     typed = dict(pairwise(sys.argv)) | dict(
         word.split("=", 1) for word in sys.argv if word.startswith("--") and "=" in word

@@ -19,7 +19,7 @@ MOST_ROWS = 40
 
 
 def paper_table(rows: "Sequence[ComparisonRow]", metrics: "Mapping[str, Metric]") -> Table:
-    """Return a table of figures beside those of a paper."""
+    """Return a table of figures next to those of a paper."""
     from leakgauge.report.wording import interval, number, plain, signed
 
     table = Table(title="ours beside the paper's", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))

@@ -28,7 +28,7 @@ DATASETS = (
 """Data with names; typed here too, so that help and completion need not load the readers."""
 
 Completion = Callable[[str], list[str]]
-"""From the beginning of a word to the words that the shell offers."""
+"""Maps the beginning of a word to the words that the shell offers."""
 
 Given = Mapping[str, Any]
 """The options that a user typed, by the names of the settings."""

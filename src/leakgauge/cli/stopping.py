@@ -19,14 +19,14 @@ DIFFERS = 3
 
 EXIT_CODES = (
     "Exit codes: 0 done; 3 a rule of --fail-if or a promise of differential privacy fails; "
-    "2 input is refused, or a rule could not be judged; 130 stopped."
+    "2 input is refused, or a rule could not be evaluated; 130 stopped."
 )
-"""The end of the help of a command that judges."""
+"""Last lines of the help of a command that has ``--fail-if``."""
 
 
 @contextmanager
 def stoppable(notices: Console, hint: str) -> Iterator[None]:
-    """Print "stopped; ``hint``" in one line where the user stops the block.
+    """Print "stopped; ``hint``" in one line if the user stops the block.
 
     Raises:
         Exit: the user stopped it.

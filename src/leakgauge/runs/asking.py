@@ -1,4 +1,4 @@
-"""From the words of a command to the questions of an audit and their settings."""
+"""Turns the words of a command into the questions of an audit and their settings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,14 +25,14 @@ Asked = dict[str, tuple[Question, Spec]]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a user wants from an audit.
+class AuditRequest:
+    """The request of a user for an audit.
 
     Attributes:
         asks: words of ``--ask``; empty for the first question's first.
         options: settings by name, for every question asked that has a setting of that name.
         sets: settings of one question by ``(question, name)``; they override ``options``.
-        roles: of the columns, as the data come with them; unlike ``options``, no question need
+        roles: roles of columns that come with the data; unlike ``options``, no question need
             have a setting of that name.
     """
 
@@ -48,28 +48,28 @@ class Wanted:
         return (names,) if isinstance(names, str) else tuple(names)
 
 
-def asked_of(wanted: Wanted, questions: Mapping[str, Question]) -> Asked:
+def asked_of(request: AuditRequest, questions: Mapping[str, Question]) -> Asked:
     """Return the questions that are asked, each with its settings.
 
     Raises:
         InputError: a word, an option or a setting does not exist, or no question uses it.
     """
-    words = list(wanted.asks) or [_first(questions)]
+    words = list(request.asks) or [_first(questions)]
     require(len(set(words)) == len(words), f"--ask names one twice: {', '.join(words)}")
     groups: dict[str, list[str]] = {}
     for word in words:
         groups.setdefault(_question(word, questions).name, []).append(word)
-    _refuse_unused(wanted, groups, words, questions)
-    players = _players(wanted.adversaries, [questions[one] for one in groups])
+    _refuse_unused(request, groups, words, questions)
+    adversaries_of = _players(request.adversaries, [questions[one] for one in groups])
     return {
-        key: (questions[name], _spec(questions[name], asks, one, players[name]))
+        key: (questions[name], _spec(questions[name], asks, one, adversaries_of[name]))
         for name, asks in groups.items()
-        for key, one in _each(wanted, questions[name])
+        for key, one in _each(request, questions[name])
     }
 
 
 def all_allowed(
-    wanted: Wanted, questions: Mapping[str, Question], source: "Source"
+    request: AuditRequest, questions: Mapping[str, Question], source: "Source"
 ) -> tuple[Asked, "dict[str, AuditQuestion]", dict[str, str]]:
     """Return every question that the data allow, prepared, and why other words are left out.
 
@@ -85,20 +85,22 @@ def all_allowed(
     """
     from leakgauge.runs.audit import AuditQuestion
 
-    for word in wanted.asks:
+    for word in request.asks:
         if word != ALL:
             _question(word, questions)  # refuses an unknown one
-    _refuse_unknown_adversaries(wanted, questions)
-    _check_defenses(wanted)
+    _refuse_unknown_adversaries(request, questions)
+    _check_defenses(request)
     asked: Asked = {}
     ready: dict[str, AuditQuestion] = {}
     reasons: dict[str, str] = {}
     for question in questions.values():
         if question.Spec.alone:
             continue
-        for key, one in _each(wanted, question):
-            players = [name for name in wanted.adversaries if question.Spec.knows_adversary(name)]
-            found, refused = _allowed(question, one, players, source)
+        for key, one in _each(request, question):
+            adversaries_of = [
+                name for name in request.adversaries if question.Spec.knows_adversary(name)
+            ]
+            found, refused = _allowed(question, one, adversaries_of, source)
             reasons |= refused
             if found is not None:
                 spec, prepared = found
@@ -110,17 +112,17 @@ def all_allowed(
 
 
 def _allowed(
-    question: Question, wanted: Wanted, players: Sequence[str], source: "Source"
+    question: Question, request: AuditRequest, adversaries_of: Sequence[str], source: "Source"
 ) -> "tuple[tuple[Spec, Prepared] | None, dict[str, str]]":
     """Return the settings with the words that the data allow, prepared, and the reasons."""
 
     def attempt(words: Sequence[str]) -> "tuple[Spec, Prepared]":
-        spec = _spec(question, words, wanted, players)
+        spec = _spec(question, words, request, adversaries_of)
         question.check(spec)
         return spec, question.prepare(spec, source)
 
     words = tuple(question.asks)
-    check_bounds(_spec(question, words[:1], wanted, players))
+    check_bounds(_spec(question, words[:1], request, adversaries_of))
     if len(words) > 1:
         with suppress(InputError):
             return attempt(words), {}
@@ -137,11 +139,11 @@ def _allowed(
     return found, reasons
 
 
-def _check_defenses(wanted: Wanted) -> None:
-    """A wrong defense is no reason of the data not to ask a question."""
+def _check_defenses(request: AuditRequest) -> None:
+    """Refuse a wrong defense, which is an error whatever the data are."""
     from leakgauge.defenses.catalog import parse_defense
 
-    for text in wanted.options.get("defense", ()):
+    for text in request.options.get("defense", ()):
         parse_defense(text, batch_size=1)
 
 
@@ -173,11 +175,11 @@ def setting_of(
 
     Args:
         name: the question's name, or a word of ``--ask``, a point and the setting's name.
-        questions: by name.
+        questions: questions by name.
         where: what ``name`` came from, for refusals.
 
     Raises:
-        InputError: there is no such question or setting.
+        InputError: the question or the setting does not exist.
     """
     question, _, key = name.partition(".")
     owner = questions.get(question) or question_of(question, questions)
@@ -194,7 +196,7 @@ def adversaries(questions: Mapping[str, Question]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for one in fields if one for name in one.setting.offered))
 
 
-def _each(wanted: Wanted, question: Question) -> Iterator[tuple[str, Wanted]]:
+def _each(request: AuditRequest, question: Question) -> Iterator[tuple[str, AuditRequest]]:
     """Yield a key and the wishes for each time that a question is asked.
 
     Where a setting has several values, each is asked about alone, and the columns that the others
@@ -203,7 +205,7 @@ def _each(wanted: Wanted, question: Question) -> Iterator[tuple[str, Wanted]]:
     Raises:
         InputError: a value is given twice.
     """
-    given = {**wanted.roles, **wanted.options}
+    given = {**request.roles, **request.options}
     fields = {option: _field(question.Spec, option) for option in given}
     several = [
         option
@@ -211,7 +213,7 @@ def _each(wanted: Wanted, question: Question) -> Iterator[tuple[str, Wanted]]:
         if one is not None and one.setting.each and isinstance(given[option], list | tuple)
     ]
     if not several:
-        yield question.name, wanted
+        yield question.name, request
         return
     name, values = several[0], list(given[several[0]])
     require(len(set(values)) == len(values), f"--{name} names one twice: {', '.join(values)}")
@@ -219,9 +221,9 @@ def _each(wanted: Wanted, question: Question) -> Iterator[tuple[str, Wanted]]:
     for number, value in enumerate(values, start=1):
         others = [one for one in values if one != value]
         drop = (*_tuple(given.get("drop", ())), *others)
-        options = {**wanted.options, name: value, **({"drop": drop} if drops else {})}
+        options = {**request.options, name: value, **({"drop": drop} if drops else {})}
         key = question.name if number == 1 else f"{question.name}-{number}"
-        yield key, replace(wanted, options=options)
+        yield key, replace(request, options=options)
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
@@ -247,7 +249,7 @@ def _field(spec: type[Spec], option: str) -> Declared | None:
 
 
 def _refuse_unused(
-    wanted: Wanted,
+    request: AuditRequest,
     groups: Mapping[str, Sequence[str]],
     words: Sequence[str],
     questions: Mapping[str, Question],
@@ -255,7 +257,7 @@ def _refuse_unused(
     every = [
         name for one in questions.values() for name in (*declared(one.Spec), *one.Spec.aliases)
     ]
-    for option in wanted.options:
+    for option in request.options:
         require(option in every, f"no setting {option!r}{nearest(option, dict.fromkeys(every))}")
         used = any(_field(questions[name].Spec, option) is not None for name in groups)
         require(
@@ -263,7 +265,7 @@ def _refuse_unused(
             f"--{option.replace('_', '-')} changes nothing for --ask {' --ask '.join(words)}; "
             "leave it out",
         )
-    for name, key in wanted.sets:
+    for name, key in request.sets:
         require(
             name in groups,
             f"--set {name}.{key} is given, but {name} is not asked; add --ask "
@@ -272,39 +274,39 @@ def _refuse_unused(
 
 
 def _spec(
-    question: Question, words: Sequence[str], wanted: Wanted, adversaries: Sequence[str]
+    question: Question, words: Sequence[str], request: AuditRequest, adversaries: Sequence[str]
 ) -> Spec:
     values: dict[str, Any] = {"ask": tuple(words)}
-    for option, value in {**wanted.roles, **wanted.options}.items():
+    for option, value in {**request.roles, **request.options}.items():
         one = _field(question.Spec, option)
         if one is not None and option == ADVERSARY:
             values |= {one.name: tuple(adversaries)} if adversaries else {}
         elif one is not None:
             values[one.name] = added(one, value)
     known = declared(question.Spec)
-    for (name, key), value in wanted.sets.items():
+    for (name, key), value in request.sets.items():
         if name == question.name:
             values[key] = added(known[key], value)
     return make_spec(question.Spec, values, question.name)
 
 
-def _refuse_unknown_adversaries(wanted: Wanted, questions: Mapping[str, Question]) -> None:
+def _refuse_unknown_adversaries(request: AuditRequest, questions: Mapping[str, Question]) -> None:
     """Let the first question that has adversaries refuse a name that no question knows."""
-    for name in wanted.adversaries:
+    for name in request.adversaries:
         able = [one for one in questions.values() if _field(one.Spec, ADVERSARY) is not None]
         if able and not any(one.Spec.knows_adversary(name) for one in able):
-            able[0].check(_spec(able[0], [next(iter(able[0].asks))], wanted, [name]))
+            able[0].check(_spec(able[0], [next(iter(able[0].asks))], request, [name]))
 
 
 def _players(names: Sequence[str], asked: Sequence[Question]) -> dict[str, list[str]]:
-    """The adversaries of each question; a question without one plays its default.
+    """The adversaries of each question; a question without one uses its default.
 
     A name that no question knows goes to the first that has adversaries, which refuses it.
     """
-    players: dict[str, list[str]] = {question.name: [] for question in asked}
+    adversaries_of: dict[str, list[str]] = {question.name: [] for question in asked}
     able = [one for one in asked if _field(one.Spec, ADVERSARY) is not None]
     for name in names:
         takers = [one for one in able if one.Spec.knows_adversary(name)] or able[:1]
         for one in takers:
-            players[one.name].append(name)
-    return players
+            adversaries_of[one.name].append(name)
+    return adversaries_of

@@ -1,4 +1,4 @@
-"""What a room says of its answer to somebody who must decide: threat, findings, promises, limits.
+"""Assessment of an answer for decision makers: threat, findings, promises, limits.
 
 A room fills these in; the audit card prints them. They hold figures that were measured before, and
 compute none.
@@ -39,15 +39,15 @@ class Threat:
 
 @dataclass(frozen=True)
 class Finding:
-    """The figure of one test, as its room judges it.
+    """The figure of one test, with the verdict of its room.
 
     Attributes:
         figure: the measurement.
-        verdict: in a few words.
-        level: of the verdict.
-        leads: whether the answer stands on it.
+        verdict: verdict in a few words.
+        level: level of the verdict.
+        leads: whether the answer is based on it.
         smallest: the smallest true value that the test detects with 80 % power; None without one.
-        no_smallest: why there is none.
+        no_smallest: why that value is missing.
         open_end: whether the interval has no upper end; ``high`` of the figure stands in for it.
     """
 
@@ -102,7 +102,7 @@ class Worst:
 
 @dataclass(frozen=True)
 class Promised:
-    """An epsilon that a mechanism claims, beside what was measured.
+    """An epsilon that a mechanism claims, and the measured one.
 
     Attributes:
         defense: the mechanism.
@@ -171,7 +171,7 @@ class Controls:
 
     Attributes:
         placebo: there is nothing to learn, so a sound test stays at chance.
-        planted: the secret lies open, so a test that works finds it.
+        planted: the leak is planted, so a test that works finds it.
     """
 
     placebo: Variant | str

@@ -16,7 +16,7 @@ from leakgauge.runs.spec import Spec, identifying
 from leakgauge.runs.store import Description, Store, key_of
 
 REFUSED_FILE = "refused.yaml"
-UNFINISHED = "not finished; repeat the command to go on"
+UNFINISHED = "not finished; repeat the command to resume"
 
 Asked = Mapping[str, tuple[Question, Spec]]
 """The questions of an audit by name, each with its settings."""
@@ -28,8 +28,8 @@ class AuditRun:
 
     Attributes:
         path: its folder.
-        description: of ``run.yaml``.
-        answers: by question.
+        description: content of ``run.yaml``.
+        answers: answers by question.
         refused: the questions that are not answered, and why.
         stopped: whether the user stopped it before its end.
     """
@@ -105,7 +105,7 @@ def describe(
     repeat: str = "",
     notes: Sequence[str] = (),
 ) -> Description:
-    """Return what ``run.yaml`` says of an audit."""
+    """Return the content of ``run.yaml`` for an audit."""
     source = next(iter(prepared.values())).source
     return Description(
         command=command,

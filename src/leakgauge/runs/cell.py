@@ -1,4 +1,4 @@
-"""One cell of a grid: what it depends on, how it is played, and how it ends."""
+"""One cell of a grid: its inputs, its run and its outcome."""
 
 import functools
 import time
@@ -17,14 +17,14 @@ from leakgauge.runs.store import Store, key_of
 
 
 @dataclass(frozen=True)
-class Job:
-    """A cell with all that its figures depend on.
+class CellJob:
+    """A cell with everything that its figures depend on.
 
     Attributes:
-        question: that it asks.
-        spec: with everything filled in that the data decide.
-        data: the name of the data, for the measurements.
-        fingerprint: of their content.
+        question: the question that it asks.
+        spec: settings with everything filled in that the data decide.
+        data: name of the data in the measurements.
+        fingerprint: digest of the content of the data.
     """
 
     question: Question
@@ -34,7 +34,7 @@ class Job:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that the figures depend on, as plain values; not where the data lie."""
+        """Everything that the figures depend on, as plain values, without the path of the data."""
         code = own_code(self.spec)
         return {
             "settings": {**plain(self.spec), "data": self.data},
@@ -45,22 +45,22 @@ class Job:
 
     @functools.cached_property
     def key(self) -> str:
-        """The cell's name in a store."""
+        """Name of the cell in a store."""
         return key_of(self.identity)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CellOutcome:
     """How a cell ended.
 
     Attributes:
-        spec: of the cell.
-        key: where its answer stands; empty where its data could not be read.
-        seconds: that it took.
-        times: its figures of time, which the store keeps apart.
-        refusal: why it has no answer; None where it has one.
-        notes: on what was damaged and made anew.
-        worker: the process of a cluster that played it; empty on this machine.
+        spec: settings of the cell.
+        key: name of its answer in the store; empty if its data could not be read.
+        seconds: duration of the cell.
+        times: its figures of time, which the store keeps in another file.
+        refusal: why it has no answer; None if it has one.
+        notes: what was damaged and made anew.
+        worker: process of a cluster that ran it; empty on this machine.
     """
 
     spec: Spec
@@ -72,8 +72,8 @@ class Outcome:
     worker: str = ""
 
 
-def play(job: Job, out: Path) -> Outcome:
-    """Play one cell and keep its answer; steps that a kill left finished are not done again."""
+def run_cell(job: CellJob, out: Path) -> CellOutcome:
+    """Run one cell and keep its answer; finished steps of a killed run are read back."""
     began, key, store = time.perf_counter(), job.key, Store(out)
     refusal, notes, times = None, list[str](), list[Measurement]()
     with store.alone(key):
@@ -84,7 +84,7 @@ def play(job: Job, out: Path) -> Outcome:
                     work = store.work(key, notes.append)
                     prepared = job.question.prepare(job.spec, source)
                     answer = job.question.run(prepared, work, Silent(), workers=1)
-                if answer.stopped:  # a cell is whole or not there; its checkpoints stay
+                if answer.stopped:  # a cell is kept whole or not at all; its checkpoints stay
                     raise KeyboardInterrupt
                 store.keep(key, job.identity, answer, timed=False)
                 times = [one for one in answer.measurements if one.metric == SECONDS]
@@ -92,4 +92,4 @@ def play(job: Job, out: Path) -> Outcome:
                 store.forget(key)
                 refusal = str(error)
     seconds = time.perf_counter() - began
-    return Outcome(job.spec, key, seconds, tuple(times), refusal, tuple(notes))
+    return CellOutcome(job.spec, key, seconds, tuple(times), refusal, tuple(notes))

@@ -15,12 +15,12 @@ SECONDS_BETWEEN = 60.0
 class Checkpoint:
     """The state of one long computation: tensors and plain values, in lists and mappings.
 
-    A computation keeps it when that is ``due``, and at its end where more follows. Its parts have
-    names of their own and share the minute.
+    A computation keeps it when that is ``due``, and at its end if more follows. Its parts have
+    their names and share the minute.
 
     Args:
         folder: where states are kept; None keeps none.
-        name: of the computation, for the folder.
+        name: name of the computation in the folder.
     """
 
     def __init__(self, folder: WorkFolder | None, name: str = "") -> None:
@@ -31,7 +31,7 @@ class Checkpoint:
         """Return the checkpoint of a part.
 
         Args:
-            name: of the part, within this computation.
+            name: name of the part within this computation.
             after: digest of what the part builds on; a state that built on something else is not
                 read back.
         """

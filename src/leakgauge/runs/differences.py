@@ -45,7 +45,7 @@ def read_finished(folder: Path) -> AuditRun:
     """Return the finished audit of a folder.
 
     Raises:
-        InputError: there is no such folder, it holds no audit or a grid, or is not finished.
+        InputError: the folder does not exist, does not contain an audit, or is not finished.
     """
     shown = repr(str(folder))
     require(folder.is_dir(), f"no such folder: {shown}; expected the --out of a finished audit")
@@ -59,7 +59,7 @@ def read_finished(folder: Path) -> AuditRun:
 
 
 def _audited(run: AuditRun) -> Audited:
-    """What the comparison needs of an audit.
+    """Return the parts of an audit that a comparison needs.
 
     Raises:
         InputError: it is not finished.
@@ -68,16 +68,16 @@ def _audited(run: AuditRun) -> Audited:
     require(
         not left and not run.stopped,
         f"{str(run.path)!r} is not finished ({', '.join(left)}); repeat its command with --out "
-        f"{run.path} to go on",
+        f"{run.path} to resume",
     )
-    told = run.description
+    described = run.description
     return Audited(
         name=run.path.name,
         answers={key: answer.measurements for key, answer in run.answers.items()},
-        settings={key: told.settings[key] for key in run.answers if key in told.settings},
-        identities=told.identities,
-        data=told.data,
-        versions=told.versions,
-        repeat=told.repeat,
+        settings={key: described.settings[key] for key in run.answers if key in described.settings},
+        identities=described.identities,
+        data=described.data,
+        versions=described.versions,
+        repeat=described.repeat,
         missing=run.missing,
     )

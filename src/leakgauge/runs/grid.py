@@ -17,7 +17,7 @@ from leakgauge.runs.spec import Spec, declared, make_spec, plain
 SMALL = "small"
 
 MOST_CELLS = 10_000
-"""Of one grid. They are all made before the first runs, and more would run for years."""
+"""Largest number of cells of a grid, as all are made before the first one runs."""
 
 
 @dataclass(frozen=True)

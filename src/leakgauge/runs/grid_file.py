@@ -42,7 +42,7 @@ class GridFile(pydantic.BaseModel):
     ] = {}
     paper: Annotated[
         list[dict[str, Any]],
-        pydantic.Field(description="figures that a paper states, to stand beside ours"),
+        pydantic.Field(description="figures that a paper states, to compare with ours"),
     ] = []
 
 
@@ -102,7 +102,7 @@ def refuse_unknown(names: Iterable[object], known: Iterable[str], where: str) ->
 
 
 class _Strict(yaml.SafeLoader):
-    """YAML without repeated keys, of which PyYAML would take the last without a word.
+    """YAML without repeated keys; PyYAML would silently take the last.
 
     It holds text that can be written: no half of a character (``"\\ud800"``).
     """
@@ -116,7 +116,7 @@ class _Strict(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
-        """Refuse text that is no UTF-8."""
+        """Refuse text that is not UTF-8."""
         value = super().construct_scalar(node)
         if str(value).encode("utf-8", "replace").decode() != str(value):
             raise ConstructorError(None, None, f"{value!r} is no text", node.start_mark)

@@ -34,7 +34,7 @@ does not.
 """
 
 MANY = 5
-"""From so many keys in common on, a table of names has a row for each key."""
+"""Number of common keys from which a table of names has a row for each key."""
 
 LISTS = """\
 ## Lists

@@ -25,7 +25,7 @@ def write_page(folder: Path, questions: Mapping[str, Question]) -> Path:
     """Write ``report.html`` from what a folder holds.
 
     Raises:
-        InputError: the folder is no run's, or holds no finished cell.
+        InputError: the folder does not contain a run with a finished cell.
     """
     description = read_description(folder)
     if description.is_grid:
@@ -42,7 +42,7 @@ def read_audit(folder: Path, description: Description | None = None) -> AuditRun
     described = description or read_description(folder)
     store = Store(folder)
     answers = {key: _own(store, key, described) for key in described.cells if store.has(key)}
-    require(bool(answers), f"nothing in {str(folder)!r} is finished; repeat the command to go on")
+    require(bool(answers), f"nothing in {str(folder)!r} is finished; repeat the command to resume")
     refused = read_yaml(folder / REFUSED_FILE) if (folder / REFUSED_FILE).is_file() else {}
     left = [key for key in described.cells if key not in answers and key not in refused]
     reasons = dict.fromkeys(left, UNFINISHED)
@@ -50,7 +50,7 @@ def read_audit(folder: Path, description: Description | None = None) -> AuditRun
 
 
 def _own(store: Store, key: str, described: Description) -> Answer:
-    """The answer of a finished question, refused where another run gave it."""
+    """Return the answer of a finished question; refuse one of another run."""
     identity, answer = store.read(key)
     require(
         key_of(identity) == described.identities.get(key),
@@ -77,7 +77,7 @@ def sections_of(audit: AuditRun, questions: Mapping[str, Question]) -> list[Sect
 
 
 def files_of(store: Store, name: str) -> Path:
-    """Return the folder of the files that a question kept, also where the user stopped it."""
+    """Return the folder of the files that a question kept, also if the user stopped it."""
     return store.folder(name) if store.has(name) else store.work(name).files
 
 
@@ -126,7 +126,7 @@ def read_comparison(folder: Path, questions: Mapping[str, Question]) -> tuple[Co
     """Read what the folder of a grid holds, and the question that its cells ask.
 
     Raises:
-        InputError: it is no grid's, or was damaged.
+        InputError: the folder does not contain a grid, or was damaged.
     """
     description, store = read_description(folder), Store(folder)
     settings: Mapping[str, Any] = description.settings
@@ -158,5 +158,5 @@ def read_comparison(folder: Path, questions: Mapping[str, Question]) -> tuple[Co
 
 
 def _times(timings: Mapping[str, Timing], key: str) -> Sequence[Measurement]:
-    """The figures of time of a cell, where they are known."""
+    """Return the figures of time of a cell, if they are known."""
     return timings[key].figures if key in timings else ()

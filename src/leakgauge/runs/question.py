@@ -20,10 +20,10 @@ if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait 
 
 
 class Progress(Protocol):
-    """What a question says while it runs."""
+    """Receives the messages of a running question."""
 
     def step(self, what: str, done: int, of: int, note: str = "") -> None:
-        """Report that ``done`` of ``of`` parts of ``what`` are finished; ``note`` stands beside."""
+        """Report that ``done`` of ``of`` parts of ``what`` are finished; ``note`` follows."""
         ...
 
     def note(self, text: str) -> None:
@@ -36,7 +36,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Progress that nobody reads."""
+    """Progress without output."""
 
     def step(self, what: str, done: int, of: int, note: str = "") -> None:
         """Do nothing."""
@@ -127,7 +127,7 @@ class Question(Protocol):
         """Refuse settings that are wrong for any data.
 
         Raises:
-            InputError: a value is outside its bounds, or settings contradict one another.
+            InputError: a value is outside its bounds, or settings contradict each other.
         """
         ...
 
@@ -168,7 +168,7 @@ class Question(Protocol):
         """Return the section of the report; it reads measurements and computes none.
 
         Args:
-            answer: of ``run``, or as read back from the store.
+            answer: answer of ``run``, or the one that the store keeps.
             folder: with the files that ``run`` kept.
         """
         ...
@@ -190,11 +190,11 @@ class Question(Protocol):
         ...
 
     def badge(self, group: "Group") -> "Badge | None":
-        """Return the verdict on the means of a grid's cells; None where they have none."""
+        """Return the verdict on the means of a grid's cells; None without one."""
         ...
 
     def charts(self, comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[Chart]":
-        """Return charts of its own for the page of a grid; often none."""
+        """Return the question's charts for the page of a grid; often none."""
         ...
 
 

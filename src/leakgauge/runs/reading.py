@@ -14,7 +14,7 @@ def read_value(one: Declared, text: str, where: str) -> Any:
     ``dpsgd:clip=2,noise=0.1`` is one.
 
     Raises:
-        InputError: the text is no such value.
+        InputError: the text is not such a value.
     """
     if one.kind is tuple:
         return tuple(read_item(one, part, where) for part in split_list(text))
@@ -27,7 +27,7 @@ def read_item(one: Declared, text: str, where: str) -> Any:
     """Return one value of a setting, or one item of a list, from its text.
 
     Raises:
-        InputError: the text is no such value.
+        InputError: the text is not such a value.
     """
     if one.item is bool:
         require(text in ("true", "false"), f"{where} is {text!r}; expected true or false")

@@ -24,7 +24,7 @@ Encoding = Callable[[Tensor, tuple[str, ...]], tuple[Task, Dataset]]
 
 
 CNN = "cnn"
-"""The network for images where none is named."""
+"""Default network for images."""
 
 OF_A_TABLE = (
     "label",
@@ -46,7 +46,7 @@ class Records:
 
     Attributes:
         label: the label's name; ``classes`` are its values by code.
-        y: labels ``[n]``, int64 codes, or numbers; of a task of one's own also ``[n, k]``.
+        y: labels ``[n]``, int64 codes, or numbers; of a user's task also ``[n, k]``.
         secrets: for each secret its codes ``[n]``, int64; ``values`` are its values by code.
         users: the user of each record ``[n]``, int64, or None.
         columns: features of a record before the encoding; of an image, its pixels.
@@ -102,7 +102,7 @@ def records_of(
         source: the data.
         hidden: widths of the hidden layers of the network for tables.
         net: the network for images, one of ``models.NETS``.
-        secret: column that is no feature; None for none.
+        secret: column that is not a feature; None without one.
         merge_rare: values of the secret with fewer rows than this become one.
 
     Raises:

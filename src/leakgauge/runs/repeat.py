@@ -29,7 +29,7 @@ def repeat_audit(
         command: its name.
         asked: the questions with their settings, as they were given.
         options: the ``Spec`` whose fields the command has as options.
-        without: fields of it that are no options of the command.
+        without: fields of it that are not options of the command.
     """
     several = _several(asked)
     specs = {name: spec for name, (_, spec) in asked.items()}
@@ -117,7 +117,7 @@ def repeat_command(command: str, spec: Spec, *, files: Sequence[str] = ()) -> st
     Args:
         command: its name.
         spec: its settings.
-        files: its arguments beside DATA.
+        files: its arguments after DATA.
     """
     words = [*_start(command, spec), *files]
     known = declared(type(spec))

@@ -69,7 +69,7 @@ class Room:
         """Refuse settings that are wrong for any data.
 
         Raises:
-            InputError: a value is outside its bounds, or settings contradict one another.
+            InputError: a value is outside its bounds, or settings contradict each other.
         """
         self._part("check")(spec)
 

@@ -1,4 +1,4 @@
-"""Plays the cells of a grid and keeps their answers."""
+"""Runs the cells of a grid and keeps their answers."""
 
 import contextlib
 import json
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.core.checks import InputError
-from leakgauge.runs.away import Parcel, orders, received
-from leakgauge.runs.cell import Job, Outcome, play
+from leakgauge.runs.cell import CellJob, CellOutcome, run_cell
 from leakgauge.runs.executors.executor import Executor
 from leakgauge.runs.executors.processes import Processes
 from leakgauge.runs.grid import Grid
+from leakgauge.runs.remote import RemoteResult, keep_result, remote_jobs
 from leakgauge.runs.sources import source_of
 from leakgauge.runs.spec import Spec, plain
 from leakgauge.runs.store import GRID, Description, Store
@@ -21,7 +21,7 @@ from leakgauge.runs.timings import keep_timing, read_timings
 from leakgauge.runs.work import Say, in_silence
 
 Progress = Callable[[int, int, float | None], None]
-"""Called with how many cells are done, of how many, and the seconds left, where they are known."""
+"""Called with the numbers of finished and of all cells, and the seconds left; None if unknown."""
 
 
 def run_grid(
@@ -32,22 +32,22 @@ def run_grid(
     executor: Executor | None = None,
     progress: Progress = lambda done, of, left: None,
     say: Say = in_silence,
-) -> list[Outcome]:
-    """Play what the folder does not hold yet; each cell on one thread.
+) -> list[CellOutcome]:
+    """Run the cells that the folder does not hold yet, each on one thread.
 
-    The store is the same however often the run was killed, wherever the cells are played and
-    however many workers there are.
+    The store is the same however often the run was killed, wherever the cells run and however many
+    workers there are.
 
     Args:
-        grid: unfolded.
+        grid: the grid with its cells.
         out: the grid's folder.
-        workers: processes, where no executor is given.
-        executor: plays the cells.
+        workers: processes, if no executor is given.
+        executor: runs the cells.
         progress: called at the start and after each cell.
-        say: gets a note on each file that was damaged and is made anew.
+        say: gets a note about each file that was damaged and is made anew.
 
     Returns:
-        The cells that were refused; the others stand in the store.
+        The cells that were refused; the others are in the store.
 
     Raises:
         InputError: the folder cannot be used.
@@ -67,8 +67,8 @@ def run_grid(
         progress(len(jobs) - len(todo), len(jobs), left)
 
     report()
-    with contextlib.closing(_played(executor, list(todo.values()), store, say)) as played:
-        for outcome in played:
+    with contextlib.closing(_outcomes(executor, list(todo.values()), store, say)) as outcomes:
+        for outcome in outcomes:
             del todo[outcome.key]
             for note in outcome.notes:
                 say(note)
@@ -80,71 +80,74 @@ def run_grid(
     return refused
 
 
-def _played(
-    executor: Executor, jobs: Sequence[Job], store: Store, say: Say
-) -> Generator[Outcome, None, None]:
-    """Play cells where the executor plays them; each is in the store when it is yielded."""
+def _outcomes(
+    executor: Executor, jobs: Sequence[CellJob], store: Store, say: Say
+) -> Generator[CellOutcome, None, None]:
+    """Run cells with the executor; each is in the store when its outcome is yielded."""
 
-    def given_up(number: int) -> Outcome:
-        return Outcome(jobs[number].spec, jobs[number].key, refusal=executor.lost)
+    def given_up(number: int) -> CellOutcome:
+        return CellOutcome(jobs[number].spec, jobs[number].key, refusal=executor.lost)
 
     if not executor.apart:
-        plays = [partial(play, job, store.path) for job in jobs]
-        yield from executor.spread(plays, given_up=given_up, say=say)
+        runs = [partial(run_cell, job, store.path) for job in jobs]
+        yield from executor.spread(runs, given_up=given_up, say=say)
         return
     by_key = {job.key: job for job in jobs}
-    parcels = executor.spread(
-        orders(jobs, memory=executor.memory),
-        given_up=lambda number: Parcel("", given_up(number)),
+    results = executor.spread(
+        remote_jobs(jobs, memory=executor.memory),
+        given_up=lambda number: RemoteResult("", given_up(number)),
         say=say,
     )
-    for parcel in parcels:
-        yield received(parcel, by_key, store, say)
+    for result in results:
+        yield keep_result(result, by_key, store, say)
 
 
 def seconds_left(
-    took: Mapping[str, float], jobs: Mapping[str, Job], todo: Mapping[str, Job], *, workers: int
+    took: Mapping[str, float],
+    jobs: Mapping[str, CellJob],
+    todo: Mapping[str, CellJob],
+    *,
+    workers: int,
 ) -> float | None:
-    """Return how long the cells of ``todo`` will take, judged by those that were played.
+    """Return the expected seconds for the cells of ``todo``; None without finished cells.
 
-    Each is taken to last as long as the finished cells that have most settings in common with it.
-    None where nothing was played yet.
+    A cell is expected to take as long as the finished cells with the most settings in common.
     """
-    played = [(plain(jobs[key].spec), seconds) for key, seconds in took.items() if key in jobs]
-    if not played:
+    finished = [(plain(jobs[key].spec), seconds) for key, seconds in took.items() if key in jobs]
+    if not finished:
         return None
-    return sum(_expected(plain(job.spec), played) for job in todo.values()) / workers
+    return sum(_expected(plain(job.spec), finished) for job in todo.values()) / workers
 
 
 def _expected(
-    wanted: Mapping[str, Any], played: Sequence[tuple[Mapping[str, Any], float]]
+    settings: Mapping[str, Any], finished: Sequence[tuple[Mapping[str, Any], float]]
 ) -> float:
     alike = [
-        (sum(value == other[name] for name, value in wanted.items() if name != "seed"), seconds)
-        for other, seconds in played
+        (sum(value == other[name] for name, value in settings.items() if name != "seed"), seconds)
+        for other, seconds in finished
     ]
     most = max(common for common, _ in alike)
     nearest = [seconds for common, seconds in alike if common == most]
     return sum(nearest) / len(nearest)
 
 
-def _resolved(grid: Grid) -> tuple[dict[str, Job], list[Outcome]]:
-    """The job of each cell, and the cells whose data cannot be used."""
-    jobs: dict[str, Job] = {}
-    refused: list[Outcome] = []
+def _resolved(grid: Grid) -> tuple[dict[str, CellJob], list[CellOutcome]]:
+    """Return the job of each cell, and the cells whose data cannot be used."""
+    jobs: dict[str, CellJob] = {}
+    refused: list[CellOutcome] = []
     for cell in grid.cells:
         try:
             source = source_of(cell)
             spec = grid.question.prepare(cell, source).spec
         except InputError as error:
-            refused.append(Outcome(cell, "", refusal=str(error)))
+            refused.append(CellOutcome(cell, "", refusal=str(error)))
         else:
-            jobs[_text(cell)] = Job(grid.question, spec, source.name, source.fingerprint)
+            jobs[_text(cell)] = CellJob(grid.question, spec, source.name, source.fingerprint)
     return jobs, refused
 
 
-def _described(grid: Grid, jobs: Mapping[str, Job]) -> Description:
-    """What ``run.yaml`` says: which cells each grid and each figure of the paper is about."""
+def _described(grid: Grid, jobs: Mapping[str, CellJob]) -> Description:
+    """Return the description for ``run.yaml``, with the cells of each grid and paper figure."""
 
     def keys(cells: Sequence[Spec]) -> list[str]:
         known = (jobs.get(_text(cell)) for cell in cells)

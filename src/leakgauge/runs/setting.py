@@ -24,14 +24,14 @@ class Setting:
         above: a value that it must exceed; None for no limit.
         most: the largest value that is allowed; None for no limit.
         choices: the only texts that are allowed; None for any.
-        cells: of a tuple: each value of a list in a grid is a cell of its own. Otherwise a list
-            is one value.
-        adds: of a tuple: given values are added to the default and do not replace it.
+        cells: for a tuple: whether each value of a list in a grid is a cell; otherwise a list is
+            one value.
+        adds: for a tuple: whether given values are added to the default; otherwise they replace it.
         option: whether commands have an option for it.
         once: whether an option that is given twice is refused; otherwise the last one counts.
         each: whether the question is asked once for each of several given values.
         panel: the part of the help that lists it.
-        notation: of a setting that takes ``NAME[:key=value,...]``; None for any other text.
+        notation: notation of ``NAME[:key=value,...]``; None for any other text.
     """
 
     help: str
@@ -67,7 +67,7 @@ class Declared:
     """One field of a ``Spec``.
 
     Attributes:
-        name: of the field, which is also the key in a grid.
+        name: name of the field, which is also the key in a grid.
         kind: its type without the metadata, ``None`` and numeric refinements: ``int``, ``float``,
             ``bool``, ``str``, ``tuple`` or ``Mapping``.
         default: its default value.

@@ -19,7 +19,7 @@ def source_of(spec: Spec) -> Source:
     """Open the data of a ``Spec``; each are read once in a process.
 
     Raises:
-        InputError: there are no such data, or both or neither of DATA and ``--task`` are named.
+        InputError: the data do not exist, or both or neither of DATA and ``--task`` are named.
     """
     require(
         bool(spec.data) != (spec.task is not None),

@@ -41,7 +41,7 @@ class Spec:
     aliases: ClassVar[Mapping[str, str]] = {}
     """Names of ``leakgauge audit``'s options that stand for another field here."""
     alone: ClassVar[bool] = False
-    """Whether only a command of its own asks the question, and no audit."""
+    """Whether the question has its own command and is not part of an audit."""
 
     ask: tuple[str, ...] = setting((), "what to ask", ASKING, cells=True)
     data: str = setting("", "a table, images, or the name of a dataset", DATA, option=False)
@@ -63,10 +63,10 @@ class Spec:
         choices=LOSSES,
     )
     sep: str | None = setting(
-        None, "separator of a text table, where the one that is found is wrong", DATA
+        None, "separator of a text table, if the one that is found is wrong", DATA
     )
     encoding: str | None = setting(
-        None, "of a text table, where UTF-8 and Windows-1252 are wrong", DATA
+        None, "encoding of a text table, if UTF-8 and Windows-1252 are wrong", DATA
     )
     allow_outside: Truth = setting(
         False, "read images outside of the folder that their CSV is in", DATA
@@ -97,7 +97,7 @@ class Spec:
         A grid refuses a figure of a paper that no cell will ever have.
 
         Args:
-            knowledge: of the adversary: static or adaptive.
+            knowledge: the adversary's knowledge of the defense: static or adaptive.
             when: a round, or all rounds together.
         """
         return ""
@@ -125,11 +125,11 @@ def _declared(kind: Any) -> Mapping[str, Declared]:
 def make_spec(kind: type[Spec], values: Mapping[str, Any], where: str = "") -> Spec:
     """Make a ``Spec`` from plain values, as a file or a command line has them.
 
-    A single value stands for a tuple of one. Types are taken strictly: ``"2"`` is no number.
+    A single value stands for a tuple of one. Types are taken strictly: ``"2"`` is not a number.
 
     Args:
         kind: the class.
-        values: by name of the field.
+        values: values by the names of the fields.
         where: what the values came from, for refusals.
 
     Raises:

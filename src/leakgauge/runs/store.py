@@ -1,4 +1,4 @@
-"""The folder of an audit or a grid: finished cells, and cells that are being played.
+"""The folder of an audit or a grid: finished cells, and cells that are running.
 
 ``run.yaml`` says what the folder is. ``cells/KEY/`` appears whole or not at all, so a kill at any
 moment leaves finished cells only; ``work/KEY/`` holds the checkpoints of an unfinished one. Equal
@@ -38,25 +38,25 @@ from leakgauge.runs.work import Say, WorkFolder, in_silence
 CELL_FILE = "cell.yaml"
 LOCKS = ".locks"
 OWNER_ONLY = 0o700
-"""The mode of a new folder: reports and measurements tell of private records."""
+"""Mode of a new folder, as reports and measurements are about private records."""
 GRID = "run"
-"""The command whose folder holds a grid."""
+"""Command whose folder holds a grid."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """What ``run.yaml`` says of a folder.
+    """The content of ``run.yaml``.
 
     Attributes:
-        command: that made it.
-        settings: of an audit, the settings by question; of a grid, what its file says.
-        cells: keys of the cells: of an audit, names of questions.
-        data: name and fingerprint; empty for a grid, whose cells have their own.
-        versions: of the packages that compute.
+        command: command that made the folder.
+        settings: settings of an audit by question, or the content of a grid's file.
+        cells: keys of the cells; those of an audit are names of questions.
+        data: name and fingerprint; empty for a grid, whose cells name their data.
+        versions: versions of the packages that compute.
         repeat: the command that repeats it.
         notes: what was decided before the first cell, such as questions that the data do not allow.
-        identities: of an audit, the sha256 of all that each cell depends on; in a grid the cell's
-            key is that.
+        identities: sha256 of everything that each cell of an audit depends on; in a grid that is
+            the key of the cell.
     """
 
     command: str
@@ -75,7 +75,7 @@ class Description:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What must be equal for a command to go on in the folder."""
+        """The values that must be equal for a command to resume in the folder."""
         if self.is_grid:
             return {name: self.settings.get(name) for name in ("name", "size")}
         parts = {"settings": self.settings, "data": self.data, "versions": self.versions}
@@ -99,14 +99,14 @@ class Store:
 
     @classmethod
     def claim(cls, path: Path, description: Description, say: Say = in_silence) -> "Store":
-        """Take a new or empty folder, or go on in one with the same description.
+        """Take a new or empty folder, or resume in one with the same description.
 
-        A damaged description is written anew: cells have an identity of their own.
+        A damaged description is written anew, as each cell has an identity.
 
         Args:
             path: the folder.
-            description: of the run.
-            say: gets a note where the folder's own description is damaged.
+            description: description of the run.
+            say: gets a note if the description in the folder is damaged.
 
         Raises:
             InputError: the folder cannot be written, or holds something else.
@@ -115,7 +115,7 @@ class Store:
             path.mkdir(parents=True, exist_ok=True, mode=OWNER_ONLY)
             present = sorted(one.name for one in path.iterdir() if not one.name.startswith("."))
             if RUN_FILE in present:
-                _go_on(path, description, say)
+                _resume(path, description, say)
             else:
                 require(
                     not present,
@@ -139,18 +139,18 @@ class Store:
 
     @contextlib.contextmanager
     def alone(self, key: str) -> Iterator[None]:
-        """Wait until no other process plays the cell: one that a kill left behind may still."""
+        """Wait until no other process runs the cell, as one that a kill left behind may."""
         locks = self.path / LOCKS
         locks.mkdir(exist_ok=True)
         with FileLock(locks / key):
             yield
 
     def work(self, key: str, say: Say = in_silence) -> WorkFolder:
-        """Return the folder for what is not finished, kept until the cell is.
+        """Return the folder of an unfinished cell.
 
         Args:
             key: the cell's name.
-            say: gets a note on each checkpoint that cannot be used.
+            say: gets a note about each checkpoint that cannot be used.
         """
         return WorkFolder(self.path / "work" / key, say)
 
@@ -161,8 +161,8 @@ class Store:
 
         Args:
             key: its name.
-            identity: all that its figures depend on.
-            answer: of the question.
+            identity: everything that its figures depend on.
+            answer: answer of the question.
             timed: whether to keep the seconds and the figures of time, in which equal runs differ.
         """
         part = self.work(key).files
@@ -188,9 +188,9 @@ class Store:
         self.forget(key)
 
     def forget(self, key: str) -> None:
-        """Remove what a cell left while it was being played."""
+        """Remove the unfinished work of a cell."""
         shutil.rmtree(self.work(key).path, ignore_errors=True)
-        with contextlib.suppress(OSError):  # other cells are being played there
+        with contextlib.suppress(OSError):  # other cells are running there
             self.work(key).path.parent.rmdir()
 
     def read(self, key: str) -> tuple[dict[str, Any], Answer]:
@@ -209,11 +209,11 @@ class Store:
 
         Args:
             key: its name.
-            identity: all that its figures depend on.
-            say: gets a note on a cell that was damaged or is another's.
+            identity: everything that its figures depend on.
+            say: gets a note about a cell that was damaged or is another's.
 
         Returns:
-            None where the cell is to be played.
+            None if the cell must run.
         """
         if not self.folder(key).exists():
             return None
@@ -222,7 +222,7 @@ class Store:
             if key_of(found) != key_of(identity):
                 raise DamagedError(f"{str(self.folder(key))!r} belongs to another run")
         except InputError as error:
-            say(f"{error}; this cell is played again")
+            say(f"{error}; this cell runs again")
             shutil.rmtree(self.folder(key), ignore_errors=True)
             return None
         return answer
@@ -279,12 +279,12 @@ def _description(file: Path) -> Description:
 
 
 def _timeless(figures: Iterable[Measurement]) -> list[Measurement]:
-    """The figures in which equal runs agree, without the seconds that they took."""
+    """Return the figures in which equal runs agree, without their durations."""
     return [replace(one, seconds=0.0) for one in figures if one.metric != SECONDS]
 
 
 def _checksums(folder: Path) -> dict[str, str]:
-    """The SHA-256 of each file of a cell by name, but for its description and hidden files."""
+    """Return the SHA-256 of each file of a cell by name, without description and hidden files."""
     names = sorted(one.name for one in folder.iterdir() if not one.name.startswith("."))
     return {name: checksum_of(folder / name) for name in names if name != CELL_FILE}
 
@@ -302,7 +302,7 @@ def _check_files(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def first_difference(there: Any, here: Any, where: str = "") -> str | None:
-    """Return the first place at which two plain values differ, in words.
+    """Return the first difference of two plain values in words.
 
     >>> first_difference({"seed": 0}, {"seed": 1})
     'seed is 0 there, 1 here'
@@ -316,7 +316,7 @@ def first_difference(there: Any, here: Any, where: str = "") -> str | None:
     return None if there == here else f"{where} is {there!r} there, {here!r} here"
 
 
-def _go_on(path: Path, description: Description, say: Say) -> None:
+def _resume(path: Path, description: Description, say: Say) -> None:
     try:
         there = _description(path / RUN_FILE)
     except DamagedError as error:

@@ -1,6 +1,6 @@
 """``timings.json``: how long the cells of a grid took, and their figures of time.
 
-Equal runs differ in these alone, so they stand outside of the cells. No other figure depends on
+Equal runs differ in these alone, so they are kept outside of the cells. No other figure depends on
 them: a file that is missing or damaged counts as empty.
 """
 
@@ -21,9 +21,9 @@ class Timing:
     """The times of one cell.
 
     Attributes:
-        seconds: that the whole cell took.
+        seconds: duration of the whole cell.
         figures: the measurements whose metric is a time.
-        worker: the process of a cluster that played it; empty on this machine.
+        worker: process of a cluster that ran it; empty on this machine.
     """
 
     seconds: float
@@ -35,7 +35,7 @@ _TIMINGS = pydantic.TypeAdapter(dict[str, Timing])
 
 
 def read_timings(folder: Path) -> dict[str, Timing]:
-    """Return the times of each cell by its key, where they are known."""
+    """Return the times of each cell by its key, if they are known."""
     try:
         return _TIMINGS.validate_json((folder / TIMINGS_FILE).read_text("utf-8"))
     except (OSError, ValueError):
@@ -45,7 +45,7 @@ def read_timings(folder: Path) -> dict[str, Timing]:
 def keep_timing(
     folder: Path, key: str, seconds: float, figures: Iterable[Measurement], worker: str = ""
 ) -> None:
-    """Keep the times of one cell beside those of the others. One process does this."""
+    """Add the times of one cell to the file; one process does this."""
     timings: Mapping[str, Timing] = {
         **read_timings(folder),
         key: Timing(round(seconds, 3), tuple(figures), worker),

@@ -1,4 +1,4 @@
-"""The folder of a cell that is being played: checkpoints that survive a kill, and notice damage."""
+"""The folder of a running cell: checkpoints that survive a kill, and detect damage."""
 
 import hashlib
 import io
@@ -104,7 +104,7 @@ class WorkFolder:
     def arrays(
         self, name: str, *, after: str = ""
     ) -> "tuple[dict[str, NDArray[Any]], dict[str, Any]] | None":
-        """Return kept arrays and the plain values beside them, or None."""
+        """Return kept arrays and plain values, or None."""
         import numpy as np
 
         kept = self._kept(name, "npz", after)
@@ -117,7 +117,7 @@ class WorkFolder:
     def keep_arrays(
         self, name: str, arrays: "Arrays", about: Mapping[str, Any], *, after: str = ""
     ) -> None:
-        """Keep arrays by name, and plain values beside them; ``after`` as for ``keep_tensors``."""
+        """Keep arrays by name, and plain values; ``after`` as for ``keep_tensors``."""
         import numpy as np
 
         content = io.BytesIO()
@@ -125,7 +125,7 @@ class WorkFolder:
         self._keep(name, "npz", after, about, content.getvalue())
 
     def state(self, name: str, *, after: str = "") -> "tuple[dict[str, Tensor], Any] | None":
-        """Return kept tensors on the CPU and the plain values beside them, or None."""
+        """Return kept tensors on the CPU and plain values, or None."""
         from safetensors.torch import load
 
         kept = self._kept(name, "state", after)
@@ -134,7 +134,7 @@ class WorkFolder:
     def keep_state(
         self, name: str, tensors: "Mapping[str, Tensor]", about: Any, *, after: str = ""
     ) -> None:
-        """Keep tensors by name and plain values beside them; ``after`` as for ``keep_tensors``."""
+        """Keep tensors by name, and plain values; ``after`` as for ``keep_tensors``."""
         self._keep(name, "state", after, about, _bytes_of(tensors))
 
     def forget(self, name: str = "") -> None:

@@ -6,10 +6,10 @@ import typer
 
 from leakgauge.catalog import asks, questions
 from leakgauge.cli import options
-from leakgauge.cli.judging import Judging, judged
-from leakgauge.cli.play import Command, play
+from leakgauge.cli.gating import GateOptions, gated
+from leakgauge.cli.running import Command, run_questions
 from leakgauge.core.checks import require
-from leakgauge.runs.asking import ALL, Wanted, adversaries, all_allowed, asked_of, read_sets
+from leakgauge.runs.asking import ALL, AuditRequest, adversaries, all_allowed, asked_of, read_sets
 from leakgauge.runs.repeat import repeat_audit
 from leakgauge.runs.setting import ASKING, RUN
 
@@ -61,10 +61,10 @@ EXAMPLES = (
 
 
 @options.with_options(MAIN, helps=HELPS, suggests=SUGGESTS)
-@judged
+@gated
 def audit(
     given: options.Given,
-    judging: Judging,
+    gate_options: GateOptions,
     data: Data = None,
     set_: Set = None,
     controls: Controls = False,
@@ -80,14 +80,14 @@ def audit(
         "expected either DATA (a table, images or a dataset's name) or --task MODULE:FUNCTION",
     )
     options_ = {**given, **({"data": data} if data else {})}
-    play(
+    run_questions(
         lambda: command_of("audit", options_, set_ or ()),
         out=out,
         workers=options.worker_count(workers),
         max_memory=max_memory,
         json_=json_,
         verbose=verbose,
-        judging=judging,
+        gate_options=gate_options,
         controls=controls,
     )
 
@@ -100,7 +100,7 @@ def command_of(name: str, given: dict[str, Any], sets: Any) -> Command:
     """
     known = questions()
     words = given.pop("ask", ())
-    wanted = Wanted(words, given, read_sets(sets, known))
+    wanted = AuditRequest(words, given, read_sets(sets, known))
     if ALL not in words:
         asked = asked_of(wanted, known)
         return Command(name, asked, repeat_audit(name, asked, MAIN))

@@ -2,8 +2,8 @@
 
 from leakgauge.cli import options
 from leakgauge.cli.commands.audit import HELPS, MAIN, Set, command_of
-from leakgauge.cli.judging import Judging, judged
-from leakgauge.cli.play import play
+from leakgauge.cli.gating import GateOptions, gated
+from leakgauge.cli.running import run_questions
 from leakgauge.runs.spec import declared
 
 DATA = "randhie"
@@ -15,10 +15,10 @@ EXAMPLES = ("leakgauge demo", "leakgauge demo --ask property --ask guarantee --r
 
 
 @options.with_options(MAIN, helps=HELPS, without=set(declared(MAIN)) - set(OWN))
-@judged
+@gated
 def demo(
     given: options.Given,
-    judging: Judging,
+    gate_options: GateOptions,
     set_: Set = None,
     workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
@@ -27,12 +27,12 @@ def demo(
     verbose: options.Verbose = False,
 ) -> None:
     """Audit the RAND Health Insurance Experiment, which needs no download."""
-    play(
+    run_questions(
         lambda: command_of("audit", {**given, "data": DATA}, set_ or ()),
         out=out,
         workers=options.worker_count(workers),
         max_memory=max_memory,
         json_=json_,
         verbose=verbose,
-        judging=judging,
+        gate_options=gate_options,
     )

@@ -6,8 +6,8 @@ import typer
 
 from leakgauge.catalog import questions
 from leakgauge.cli import options
-from leakgauge.cli.judging import Judging, judged
-from leakgauge.cli.play import Command, play
+from leakgauge.cli.gating import GateOptions, gated
+from leakgauge.cli.running import Command, run_questions
 from leakgauge.core.checks import require
 from leakgauge.federation.spec import ASKS, KEPT, FederationSpec, plain_word
 from leakgauge.runs.repeat import repeat_command
@@ -31,13 +31,13 @@ EXAMPLES = (
     FederationSpec,
     required=("task",),
     without=set(declared(Spec)) - set(SHARED),
-    helps={ASK: f"{', '.join(WORDS)}; by default all that the task's records allow"},
+    helps={ASK: f"{', '.join(WORDS)}; default: all that the task's records allow"},
     suggests={ASK: lambda: WORDS},
 )
-@judged
+@gated
 def federation(
     given: options.Given,
-    judging: Judging,
+    gate_options: GateOptions,
     folder: Annotated[
         str,
         typer.Argument(
@@ -63,4 +63,12 @@ def federation(
         repeat = repeat_command(NAME, spec, files=[folder, *asked])
         return Command(NAME, {NAME: (questions()[NAME], spec)}, repeat)
 
-    play(command, out=out, workers=1, json_=json_, verbose=verbose, flat_json=True, judging=judging)
+    run_questions(
+        command,
+        out=out,
+        workers=1,
+        json_=json_,
+        verbose=verbose,
+        flat_json=True,
+        gate_options=gate_options,
+    )

@@ -6,8 +6,8 @@ import typer
 
 from leakgauge.catalog import questions
 from leakgauge.cli import options
-from leakgauge.cli.judging import Judging, judged
-from leakgauge.cli.play import Command, play
+from leakgauge.cli.gating import GateOptions, gated
+from leakgauge.cli.running import Command, run_questions
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.runs.repeat import repeat_command
 
@@ -23,7 +23,7 @@ EXAMPLES = (
 @options.with_options(
     GuaranteeSpec, required=("attribute", "clip", "noise"), without=("ask", "task", "defense")
 )
-@judged
+@gated
 def guarantee(
     table: Annotated[
         str,
@@ -33,7 +33,7 @@ def guarantee(
         ),
     ],
     given: options.Given,
-    judging: Judging,
+    gate_options: GateOptions,
     out: options.Out = None,
     json_: options.Json = False,
     verbose: options.Verbose = False,
@@ -46,4 +46,12 @@ def guarantee(
         repeat = repeat_command("guarantee", spec)
         return Command("guarantee", {question.name: (question, spec)}, repeat)
 
-    play(command, out=out, workers=1, json_=json_, verbose=verbose, flat_json=True, judging=judging)
+    run_questions(
+        command,
+        out=out,
+        workers=1,
+        json_=json_,
+        verbose=verbose,
+        flat_json=True,
+        gate_options=gate_options,
+    )

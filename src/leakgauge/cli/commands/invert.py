@@ -6,8 +6,8 @@ import typer
 
 from leakgauge.catalog import questions
 from leakgauge.cli import options
-from leakgauge.cli.judging import Judging, judged
-from leakgauge.cli.play import Command, play
+from leakgauge.cli.gating import GateOptions, gated
+from leakgauge.cli.running import Command, run_questions
 from leakgauge.core.checks import require
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.runs.repeat import repeat_command
@@ -24,10 +24,10 @@ EXAMPLES = (
 
 
 @options.with_options(InversionSpec, without=("ask",))
-@judged
+@gated
 def invert(
     given: options.Given,
-    judging: Judging,
+    gate_options: GateOptions,
     data: Annotated[
         str | None,
         typer.Argument(
@@ -52,4 +52,12 @@ def invert(
         spec = options.spec_of(InversionSpec, given, ask=(NAME,), data=data or "")
         return Command("invert", {NAME: (question, spec)}, repeat_command("invert", spec))
 
-    play(command, out=out, workers=1, json_=json_, verbose=verbose, flat_json=True, judging=judging)
+    run_questions(
+        command,
+        out=out,
+        workers=1,
+        json_=json_,
+        verbose=verbose,
+        flat_json=True,
+        gate_options=gate_options,
+    )

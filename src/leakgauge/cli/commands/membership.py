@@ -1,4 +1,4 @@
-"""``leakgauge membership CHECKPOINT``: whose records were used to train a model that exists?"""
+"""``leakgauge membership CHECKPOINT``: asks whose records a given model was trained on."""
 
 from typing import Annotated
 
@@ -6,8 +6,8 @@ import typer
 
 from leakgauge.catalog import questions
 from leakgauge.cli import options
-from leakgauge.cli.judging import Judging, judged
-from leakgauge.cli.play import Command, play
+from leakgauge.cli.gating import GateOptions, gated
+from leakgauge.cli.running import Command, run_questions
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.runs.repeat import repeat_command
 from leakgauge.runs.spec import declared
@@ -29,10 +29,10 @@ EXAMPLES = (
     required=("task", "members", "non_members"),
     without=set(declared(MembershipSpec)) - set(ATTACKING),
 )
-@judged
+@gated
 def membership(
     given: options.Given,
-    judging: Judging,
+    gate_options: GateOptions,
     checkpoint: Annotated[
         list[str],
         typer.Argument(
@@ -52,11 +52,11 @@ def membership(
         question = questions()[NAME]
         return Command(NAME, {NAME: (question, spec)}, repeat_command(NAME, spec, files=checkpoint))
 
-    play(
+    run_questions(
         command,
         out=out,
         workers=options.worker_count(workers),
         json_=json_,
         verbose=verbose,
-        judging=judging,
+        gate_options=gate_options,
     )

@@ -22,15 +22,15 @@ from rich.text import Text
 
 from leakgauge.catalog import questions
 from leakgauge.cli import options
-from leakgauge.cli.grid_tables import cells_table, paper_table
-from leakgauge.cli.judging import (
-    Judging,
+from leakgauge.cli.gating import (
+    GateOptions,
     exit_with,
     gate_as_json,
-    judged,
+    gated,
     print_gate,
     wide_console,
 )
+from leakgauge.cli.grid_tables import cells_table, paper_table
 from leakgauge.cli.stopping import stoppable
 from leakgauge.core.checks import InputError, require, require_count
 from leakgauge.core.memory import bounded
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from leakgauge.report.compare import Comparison
     from leakgauge.results.measurements import Estimate
     from leakgauge.results.metrics import Metric
-    from leakgauge.runs.cell import Outcome
+    from leakgauge.runs.cell import CellOutcome
     from leakgauge.runs.executors.executor import Executor
     from leakgauge.runs.grid import Grid
     from leakgauge.runs.question import Question
@@ -52,7 +52,7 @@ Size = Annotated[
 Jobs = Annotated[
     int | None,
     typer.Option(
-        help="cells that are played at once, a process each (default: 1; with --address the "
+        help="cells that run at once, a process each (default: 1; with --address the "
         "cluster decides)"
     ),
 ]
@@ -60,7 +60,7 @@ Where = Annotated[
     str,
     typer.Option(
         "--executor",
-        help="what plays the cells: processes, dask or ray; a cluster's workers need the same "
+        help="where the cells run: processes, dask or ray; a cluster's workers need the same "
         "versions, data and MODULE:NAME code",
         autocompletion=lambda: list(EXECUTORS),
     ),
@@ -78,9 +78,11 @@ Set = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help=f"folder of the grid (default: {options.RUNS}/NAME-SIZE, so repeating it "
-                 "goes on)"),
-]  # fmt: skip
+    typer.Option(
+        help=f"folder of the grid (default: {options.RUNS}/NAME-SIZE, so a repeated command "
+        "resumes)"
+    ),
+]
 
 
 EXAMPLES = (
@@ -90,10 +92,10 @@ EXAMPLES = (
 )
 
 
-@judged
+@gated
 def run(
     file: File,
-    judging: Judging,
+    gate_options: GateOptions,
     size: Size = None,
     jobs: Jobs = None,
     set_: Set = None,
@@ -103,39 +105,39 @@ def run(
     out: Out = None,
     json_: options.Json = False,
 ) -> None:
-    """Run a grid of experiments; finished cells are kept, so a repeated command goes on."""
+    """Run a grid of experiments; finished cells are kept, so a repeated command resumes."""
     from leakgauge.evidence.parts import parts_of_grid
     from leakgauge.runs.page import read_comparison, write_comparison
 
     if jobs is not None:
         require_count(jobs, "--jobs")
     grid = _grid(file, size, set_ or ())
-    judging.check([grid.question], questions())
+    gate_options.check([grid.question], questions())
     devices = {cell.device for cell in grid.cells}
     for device in devices if address is None else ():
         options.check_device(device)
     path = out or options.RUNS / "-".join(part for part in (grid.name, grid.size) if part)
     notices = Console(stderr=True)
     began = time.perf_counter()
-    stopped = f"finished cells are kept in {path}; to go on, repeat the command"
+    stopped = f"finished cells are kept in {path}; to resume, repeat the command"
     with stoppable(notices, stopped), bounded(max_memory):
-        player = make_executor(
+        runner = make_executor(
             executor,
             jobs=jobs,
             address=address,
             max_memory=max_memory,
             gpu=any(one.startswith("cuda") for one in devices),
         )
-        refused = _with_progress(grid, path, player, notices)
+        refused = _with_progress(grid, path, runner, notices)
     for outcome in refused:
         notices.print(Text(f"refused: {_named(outcome, grid)}: {outcome.refusal}"), soft_wrap=True)
     comparison, question = read_comparison(path, questions())
-    gate = judging.judge(parts_of_grid(comparison, question, path))
+    gate = gate_options.evaluate(parts_of_grid(comparison, question, path))
     if comparison.cells:
         report = write_comparison(path, questions())
         if json_:
-            told = as_json(comparison, question.metrics, path, report)
-            print(json.dumps({**told, **gate_as_json(gate)}, allow_nan=False))
+            values = as_json(comparison, question.metrics, path, report)
+            print(json.dumps({**values, **gate_as_json(gate)}, allow_nan=False))
         else:
             _print_answer(comparison, question, report, time.perf_counter() - began)
             print_gate(gate, wide_console())
@@ -145,17 +147,17 @@ def run(
 def as_json(
     comparison: "Comparison", metrics: "Mapping[str, Metric]", out: Path, report: Path
 ) -> dict[str, Any]:
-    """Return every cell with its accumulated figures, and ours beside the paper's."""
+    """Return every cell with its accumulated figures, and ours next to the paper's."""
     from leakgauge.report.compare import by_knowledge, compared_with_paper
 
     cells = [
         {
-            **played.settings,
+            **finished.settings,
             "knowledge": knowledge,
             "measurements": {name: _ends(one.estimate) for name, one in means.items()},
         }
-        for played in comparison.cells.values()
-        for knowledge, means in by_knowledge([played], metrics).items()
+        for finished in comparison.cells.values()
+        for knowledge, means in by_knowledge([finished], metrics).items()
     ]
     rows = [
         {
@@ -197,10 +199,10 @@ def duration(seconds: float) -> str:
 
 
 class _Left(ProgressColumn):
-    """Counts down to the end that the last finished cell promised."""
+    """Counts down to the expected end."""
 
     def render(self, task: Task) -> Text:
-        """Return the time left in words; nothing where it is not known."""
+        """Return the time left in words; an empty text if it is unknown."""
         until = task.fields["until"]
         left = None if until is None else max(0.0, until - time.monotonic())
         return Text("" if left is None else f"about {duration(left)} left")
@@ -226,7 +228,7 @@ def _grid(file: Path, size: str | None, sets: "list[str] | tuple[()]") -> "Grid"
 
 def _with_progress(
     grid: "Grid", out: Path, executor: "Executor", notices: Console
-) -> "list[Outcome]":
+) -> "list[CellOutcome]":
     from leakgauge.runs.runner import run_grid
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -246,8 +248,8 @@ def _with_progress(
         return run_grid(grid, out, executor=executor, progress=progress, say=say)
 
 
-def _named(outcome: "Outcome", grid: "Grid") -> str:
-    """The cell by the settings that vary in the grid."""
+def _named(outcome: "CellOutcome", grid: "Grid") -> str:
+    """Return a cell by the settings that vary in the grid."""
     from leakgauge.report.compare import varying
     from leakgauge.runs.spec import plain
 

@@ -20,12 +20,12 @@ OfCard = Annotated[bool, typer.Option("--card", help="print the schema of audit 
 
 
 def schema(markdown: Markdown = False, card: OfCard = False) -> None:
-    """Print the JSON Schema of the grid files that leakgauge run plays, or of audit cards."""
+    """Print the JSON Schema of the grid files of leakgauge run, or of audit cards."""
     from leakgauge.evidence.card_model import card_schema
     from leakgauge.runs.keys_page import keys_page
     from leakgauge.runs.schema import grid_schema
 
-    require(not (markdown and card), "--markdown and --card exclude one another; leave one out")
+    require(not (markdown and card), "--markdown and --card exclude each other; leave one out")
     if markdown:
         print(keys_page(questions()), end="")
     else:

@@ -44,7 +44,7 @@ class Cluster(Protocol):
         ...
 
     def ended(self) -> Sequence[Hashable]:
-        """Return tickets of jobs that ended, each once; none where a second passes without one."""
+        """Return tickets of jobs that ended, each once; none if a second passes without one."""
         ...
 
     def result(self, ticket: Any) -> Any:
@@ -62,12 +62,12 @@ class Cluster(Protocol):
 
 
 class Clustered:
-    """Plays jobs on a cluster; it connects with the first one. See ``Executor``.
+    """Runs jobs on a cluster; it connects with the first one. See ``Executor``.
 
     Args:
         connect: connects to the cluster, or starts one; leaving it ends what it started.
-        workers: that it is taken to have before it is asked.
-        memory: bytes that a worker may use; None where its own machine decides.
+        workers: number of workers assumed before it is asked.
+        memory: bytes that a worker may use; None if its own machine decides.
     """
 
     apart = True
@@ -116,7 +116,7 @@ def spread_over(
 ) -> Iterator[Result]:
     """Run the jobs on a cluster and yield what they return, in the order in which they end.
 
-    A job whose worker is lost is submitted again, and given up where that happens too often.
+    A job whose worker is lost is submitted again, and given up if that happens too often.
 
     Raises:
         InputError: the cluster was lost, or its workers lack a package.

@@ -40,7 +40,7 @@ class DaskCluster:
     """The jobs of one ``distributed.Client``. See ``Cluster``."""
 
     patience = 2
-    """The scheduler itself gives a job up to four workers, also one that waits beside a killer."""
+    """The scheduler itself tries four workers, also for a job that waited at a killed worker."""
 
     def __init__(self, client: Any) -> None:
         from distributed import as_completed
@@ -52,7 +52,7 @@ class DaskCluster:
 
     @property
     def slots(self) -> int:
-        """How many processes the cluster has; each plays one cell at a time."""
+        """Number of processes of the cluster; each runs one cell at a time."""
         try:
             return len(self._client.nthreads())
         except OSError as error:
@@ -62,7 +62,7 @@ class DaskCluster:
         """Submit a job and return its future.
 
         Keys of one group make the scheduler hold jobs back until a worker is free: then a worker
-        that joins late has some to play, and one that dies takes few with it.
+        that joins late gets some, and one that dies takes few with it.
         """
         self._count += 1
         future: Hashable = self._client.submit(
@@ -72,7 +72,7 @@ class DaskCluster:
         return future
 
     def ended(self) -> Sequence[Hashable]:
-        """Return futures that ended; none where a second passes without one."""
+        """Return futures that ended; none if a second passes without one."""
         for _ in range(_LOOKS):
             batch: list[Hashable] = list(self._done.next_batch(block=False))
             if batch:
@@ -92,7 +92,7 @@ class DaskCluster:
             raise InputError(ENDED) from error
 
     def cancel(self, tickets: Sequence[Any]) -> None:
-        """Forget jobs; one that runs ends on its worker first, and nobody reads its result."""
+        """Forget jobs; a running one ends on its worker first, and its result is not read."""
         if tickets and self._client.status == "running":
             with suppress(OSError):  # the scheduler is lost, and the jobs with it
                 self._client.cancel(list(tickets), force=True)
@@ -103,15 +103,15 @@ def connect(address: str | None, jobs: int) -> Iterator[Cluster]:
     """Connect to a scheduler, or start one with workers on this machine.
 
     Args:
-        address: of the scheduler; None starts one.
+        address: address of the scheduler; None starts one.
         jobs: worker processes to start.
 
     Raises:
-        InputError: there is no scheduler.
+        InputError: no scheduler answers.
     """
     from distributed import Client, LocalCluster
 
-    for name in ("distributed", "distributed.client"):  # traces of its own on each loss
+    for name in ("distributed", "distributed.client"):  # they print traces on each loss
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with ExitStack() as opened:
         if address is None:

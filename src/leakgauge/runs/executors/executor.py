@@ -1,4 +1,4 @@
-"""Where the cells of a grid are played: processes of this machine, or a cluster."""
+"""Where the cells of a grid run: processes of this machine, or a cluster."""
 
 import importlib.util
 import re
@@ -28,20 +28,20 @@ ADDRESSES = {
     DASK: ("(?:tcp|tls|ws|wss)://", "tcp://host:8786"),
     RAY: ("ray://", "ray://host:10001, host:6379 or auto"),
 }
-"""How an address may begin, and examples."""
+"""Beginning of an address, and examples."""
 
 PATIENCE = 10.0
 """Seconds within which a cluster must answer."""
 
 
 class Executor(Protocol):
-    """Plays independent jobs somewhere.
+    """Runs independent jobs.
 
     Attributes:
         apart: whether the jobs share no folder, and no packages, with this process.
         lost: why a job that was given up has no result.
         workers: jobs that run at once, as far as is known now.
-        memory: bytes that a worker may use; None where its own machine decides.
+        memory: bytes that a worker may use; None if its own machine decides.
     """
 
     @property
@@ -76,7 +76,7 @@ class Executor(Protocol):
         Args:
             jobs: independent of each other.
             given_up: returns what a job that lost its worker too often yields, from its number.
-            say: gets a note where the jobs must wait.
+            say: gets a note if the jobs must wait.
         """
         ...
 
@@ -88,8 +88,8 @@ def make_executor(
 
     Args:
         name: one of ``EXECUTORS``.
-        jobs: processes of this machine; None for 1, and with an address, where the cluster decides.
-        address: of a cluster that runs; None starts one on this machine.
+        jobs: processes of this machine; None for 1; with an address the cluster decides.
+        address: address of a running cluster; None starts one on this machine.
         max_memory: as a user gave it; the caller bounds this process.
         gpu: whether each job needs one.
 

@@ -31,15 +31,15 @@ def spread(
 ) -> Iterator[Result]:
     """Run the jobs and yield what they return, in the order in which they end.
 
-    Where a process dies, the jobs that may have killed it run once more, each alone in a process.
-    One that kills its process again is given up; the others go on.
+    If a process dies, the jobs that may have killed it run once more, each alone in a process.
+    One that kills its process again is given up; the others continue.
 
     Args:
         jobs: independent of each other.
         workers: processes; 1 runs the jobs in this one, in order. None decides by the first job,
-            run here: processes of their own are started where the others would take long.
-        memory: bytes that a job needs, beside its process; only as many processes run as fit. 0
-            for what is not known.
+            which runs here: processes are started if the others would take long.
+        memory: bytes that a job needs in addition to its process; only as many processes run as
+            fit. 0 if unknown.
         given_up: returns what a job that is given up yields, from its number; None raises.
 
     Raises:
@@ -73,7 +73,7 @@ def spread(
 
 
 class Processes:
-    """Plays jobs in processes of this machine, which share its folders. See ``Executor``."""
+    """Runs jobs in processes of this machine, which share its folders. See ``Executor``."""
 
     apart = False
     lost = TWICE
@@ -96,7 +96,7 @@ class Processes:
 def _in_processes(
     jobs: Mapping[int, Callable[[], Result]], workers: int
 ) -> Iterator[tuple[int, Result]]:
-    """Yield the number of each job and what it returns; none goes on without this process."""
+    """Yield the number and the result of each job; all end with this process."""
     parallel = Parallel(n_jobs=workers, return_as="generator_unordered")  # with 1, here
     try:
         yield from parallel(
@@ -111,7 +111,7 @@ def _in_processes(
 def _alone(
     number: int, job: Callable[[], Result], given_up: Callable[[int], Result] | None
 ) -> Result:
-    """Run a job while no other runs."""
+    """Run a job while no other job runs."""
     try:
         ((_, result),) = _in_processes({number: job}, 2)  # with 1 it would run in this process
     except TerminatedWorkerError:

@@ -46,7 +46,7 @@ class RayCluster:
         return ticket
 
     def ended(self) -> Sequence[Hashable]:
-        """Return references of jobs that ended; none where a second passes without one."""
+        """Return references of jobs that ended; none if a second passes without one."""
         import ray
 
         done, self._waiting = ray.wait(self._waiting, num_returns=1, timeout=1.0)
@@ -93,12 +93,12 @@ def connect(address: str | None, jobs: int, *, gpu: bool) -> Iterator[Cluster]:
     """Connect to a Ray cluster, or start one on this machine.
 
     Args:
-        address: of the cluster; None starts one.
+        address: address of the cluster; None starts one.
         jobs: worker processes to start.
         gpu: whether each job needs one.
 
     Raises:
-        InputError: there is no cluster.
+        InputError: no cluster answers.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)

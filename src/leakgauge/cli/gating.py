@@ -51,11 +51,11 @@ OUTCOMES = {"pass": "green", "not measured": "magenta"}
 
 
 @dataclass(frozen=True)
-class Judging:
-    """What a user wants judged.
+class GateOptions:
+    """Rules and files of a build.
 
     Attributes:
-        rules: of ``--fail-if``.
+        rules: the rules of ``--fail-if``.
         junit: file for JUnit XML; None for none.
         sarif: file for SARIF; None for none.
     """
@@ -74,12 +74,12 @@ class Judging:
 
         check_rules(self.rules, asked, known)
 
-    def judge(self, run: "RunParts", *, keep: bool = False) -> "Gate":
-        """Judge a run, and write the decision and the files that were asked for.
+    def evaluate(self, run: "RunParts", *, keep: bool = False) -> "Gate":
+        """Evaluate the rules on a run, and write the decision and the files that were asked for.
 
         Args:
             run: its parts.
-            keep: whether an older decision stays where there is no rule.
+            keep: whether an older decision stays if no rule is given.
         """
         from leakgauge.core.files import write_text
         from leakgauge.evidence.gate import evaluate_rules, write_gate
@@ -96,28 +96,28 @@ class Judging:
         return gate
 
 
-def judged(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the options of a build; its parameter ``judging`` gets their values."""
+def gated(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the options of a build, which its parameter ``gate_options`` gets."""
     own = inspect.signature(command, eval_str=True).parameters
     added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=one)
         for name, one in OPTIONS.items()
     ]
     kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for name, one in own.items() if name != "judging"]  # fmt: skip
+            for name, one in own.items() if name != "gate_options"]  # fmt: skip
     parameters = [*kept, *added]
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
         given = {name: values.pop(name) for name in OPTIONS}
-        command(**values, judging=_read(**given))
+        command(**values, gate_options=_read(**given))
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
 
 
-def judges(command: Callable[..., None]) -> bool:
+def has_gate(command: Callable[..., None]) -> bool:
     """Return whether a command has the options of a build."""
     return set(OPTIONS) <= set(inspect.signature(command).parameters)
 
@@ -157,7 +157,7 @@ def print_gate(gate: "Gate", console: Console) -> None:
         console.print(Text(text, style=style), soft_wrap=True)
 
 
-def _read(fail_if: Sequence[str] | None, junit: Path | None, sarif: Path | None) -> Judging:
+def _read(fail_if: Sequence[str] | None, junit: Path | None, sarif: Path | None) -> GateOptions:
     from leakgauge.evidence.rule import parse_rule
 
     for name, path in (("--junit", junit), ("--sarif", sarif)):
@@ -166,7 +166,7 @@ def _read(fail_if: Sequence[str] | None, junit: Path | None, sarif: Path | None)
     rules = [parse_rule(text) for text in fail_if or ()]
     texts = [rule.text for rule in rules]
     require(len(set(texts)) == len(texts), "--fail-if has one rule twice; leave one out")
-    return Judging(rules, junit, sarif)
+    return GateOptions(rules, junit, sarif)
 
 
 def _table(gate: "Gate") -> Table:
@@ -192,7 +192,7 @@ def _table(gate: "Gate") -> Table:
 
 
 def _name(one: "FigureOutcome") -> str:
-    """A figure in a few words."""
+    """Return a figure in a few words."""
     from leakgauge.evidence.cases import name_of
 
     name = name_of(one.ask or one.question, one.secret, one.defense, one.knowledge, one.cell)

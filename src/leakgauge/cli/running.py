@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leakgauge.catalog import questions
-from leakgauge.cli.judging import Judging, exit_with, gate_as_json, print_gate, wide_console
+from leakgauge.cli.gating import GateOptions, exit_with, gate_as_json, print_gate, wide_console
 from leakgauge.cli.options import run_path
 from leakgauge.cli.progress import bars
 from leakgauge.cli.stopping import INTERRUPTED, stoppable
@@ -34,7 +34,7 @@ class Command:
     """What a command runs.
 
     Attributes:
-        name: of the command.
+        name: name of the command.
         asked: the questions with their settings.
         repeat: the command line that repeats it.
         not_asked: why other questions are not asked.
@@ -48,7 +48,7 @@ class Command:
     prepared: "Mapping[str, AuditQuestion] | None" = None
 
 
-def play(
+def run_questions(
     prepare: Callable[[], Command],
     *,
     out: Path | None,
@@ -57,7 +57,7 @@ def play(
     json_: bool,
     verbose: bool = False,
     flat_json: bool = False,
-    judging: Judging | None = None,
+    gate_options: GateOptions | None = None,
     controls: bool = False,
 ) -> None:
     """Run the questions to the end, write the report and print the answer.
@@ -65,13 +65,13 @@ def play(
     Args:
         prepare: reads the data and returns what to run.
         out: folder of the run; None makes a new one.
-        workers: processes; None decides by the work there is.
+        workers: processes; None chooses a number from the amount of work.
         max_memory: a size in words; None for half of what is free.
         json_: whether to print JSON alone.
         verbose: whether to print the whole answer, in paragraphs.
-        flat_json: whether that is of one question, without its name around it.
-        judging: rules and files of a build.
-        controls: whether to run a placebo and a planted leak of each question, too.
+        flat_json: whether the JSON has the figures of the only question at its top level.
+        gate: rules and files of a build.
+        controls: whether to run a placebo and a planted leak of each question as well.
 
     Raises:
         InputError: nothing could be measured.
@@ -89,7 +89,7 @@ def play(
         command = prepare()
         for device in {spec.device for _, spec in command.asked.values()}:
             check_device(device)
-        build = judging or Judging()
+        build = gate_options or GateOptions()
         build.check(_named(command.asked), questions())
         prepared = command.prepared or prepare_all(command.asked)
     repeat = f"{command.repeat} --controls" if controls else command.repeat
@@ -97,12 +97,12 @@ def play(
     path = run_path(out, command.name)
     for note in command.not_asked:
         notices.print(Text(f"not asked: {note}"), soft_wrap=True)
-    with stoppable(notices, f"to go on, repeat the command with --out {path}"):
+    with stoppable(notices, f"to resume, repeat the command with --out {path}"):
         with bounded(max_memory), bars(notices) as progress:
             audit = run_audit(path, description, prepared, progress=progress, workers=workers)
         sections = sections_of(audit, questions())
         report = write_report(audit, questions(), sections)
-        gate = build.judge(parts_of_audit(audit, sections, questions()))
+        gate = build.evaluate(parts_of_audit(audit, sections, questions()))
         checked: list[Control] = []
         if controls and not audit.stopped:
             answered = {name: prepared[name] for name in audit.answers}
@@ -117,9 +117,9 @@ def play(
     for text in audit.missing:
         notices.print(Text(f"refused: {text}"), soft_wrap=True)
     if json_:
-        told = _as_json(audit, sections, report, flat=flat_json)
-        told |= {"controls": [plain_control(one) for one in checked]} if controls else {}
-        print(json.dumps({**told, **gate_as_json(gate)}, allow_nan=False))
+        values = _as_json(audit, sections, report, flat=flat_json)
+        values |= {"controls": [plain_control(one) for one in checked]} if controls else {}
+        print(json.dumps({**values, **gate_as_json(gate)}, allow_nan=False))
     else:
         if checked:
             wide_console().print(_controls_table(checked))
@@ -127,14 +127,14 @@ def play(
         print_gate(gate, wide_console())
     if audit.stopped:
         notices.print(
-            Text(f"stopped; to go on, repeat the command with --out {path}"), soft_wrap=True
+            Text(f"stopped; to resume, repeat the command with --out {path}"), soft_wrap=True
         )
         raise typer.Exit(INTERRUPTED)
     exit_with(gate, refused=bool(audit.missing))
 
 
 def _named(asked: "Asked") -> "list[Question]":
-    """The questions under the names of their answers."""
+    """Return the questions under the names of their answers."""
     known = questions()
     return [answering(key, known) or question for key, (question, _) in asked.items()]
 
@@ -142,7 +142,7 @@ def _named(asked: "Asked") -> "list[Question]":
 def _print_answer(
     sections: "Sequence[Section]", report: Path, seconds: float, *, verbose: bool
 ) -> None:
-    """Print one line a test, the worst first, one sentence, and where the report is."""
+    """Print one line for each test, the worst first, one sentence, and the path of the report."""
     from leakgauge.report.page import strongest
     from leakgauge.report.wording import quoted
 
@@ -157,7 +157,7 @@ def _print_answer(
 
 
 def _controls_table(checked: "Sequence[Control]") -> Table:
-    """The controls, one line each: what they are, whether they passed, and their figures."""
+    """Return a table of the controls: what they are, whether they passed, and their figures."""
     from leakgauge.evidence.controls import figures_of, outcome_of
 
     table = Table(box=None, padding=(0, 2, 0, 0))

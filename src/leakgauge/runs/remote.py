@@ -1,7 +1,7 @@
-"""A cell that is played on a cluster: what goes to a worker, and what comes back.
+"""Runs a cell on a cluster: what goes to a worker, and what comes back.
 
-The worker plays it in a folder of its own and sends back the finished files, so that no folder
-need be shared. It refuses what would change figures: other versions, other data, other code.
+The worker runs it in a temporary folder and sends back the finished files, so that no folder need
+be shared. It refuses what would change figures: other versions, other data, other code.
 """
 
 import contextlib
@@ -24,21 +24,21 @@ from leakgauge.core.extras import check_device
 from leakgauge.core.memory import allowed, bounded, in_words
 from leakgauge.core.versions import versions
 from leakgauge.runs import sources
-from leakgauge.runs.cell import Job, Outcome, play
+from leakgauge.runs.cell import CellJob, CellOutcome, run_cell
 from leakgauge.runs.spec import own_code
 from leakgauge.runs.store import Store
 from leakgauge.runs.work import Say
 
 
-class Terms(TypedDict):
-    """What must hold where a cell is played; plain values, which each version can read.
+class RemoteTerms(TypedDict):
+    """Conditions of a worker that runs a cell; plain values, which every version can read.
 
     Attributes:
-        run: another word for each run: data and code may change between two.
-        versions: of the packages that compute, where the run was started.
-        code: the sha256 of each file of the user's own code, by the setting's text.
-        folder: the working folder there; the worker goes there too, where it exists.
-        memory: bytes that the cell may use; None for what the worker's machine says.
+        run: a word that differs for each run, since data and code may change between runs.
+        versions: versions of the packages that compute, in the process that started the run.
+        code: sha256 of each file of the user's code, by the text of the setting.
+        folder: working folder of that process; the worker changes to it if it exists.
+        memory: bytes that the cell may use; None for what the worker's machine allows.
     """
 
     run: str
@@ -49,82 +49,84 @@ class Terms(TypedDict):
 
 
 LARGEST = 5 * 10**8
-"""Bytes of the files of one cell that a worker sends back, at most."""
+"""Largest size in bytes of the files of one cell that a worker sends back."""
 
 
 @dataclass(frozen=True)
-class Parcel:
-    """What comes back from a worker.
+class RemoteResult:
+    """The result of a worker.
 
     Attributes:
         worker: its machine and process.
-        outcome: how the cell ended; None where nothing can be played there.
-        files: of the finished cell, by name.
-        unfit: why nothing can be played there.
+        outcome: how the cell ended; None if the worker cannot run it.
+        files: files of the finished cell, by name.
+        unfit: why the worker cannot run it.
     """
 
     worker: str
-    outcome: Outcome | None = None
+    outcome: CellOutcome | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
     unfit: str = ""
 
 
-def orders(jobs: Sequence[Job], *, memory: int | None) -> list[Callable[[], Parcel]]:
-    """Return what each worker is to call.
+def remote_jobs(jobs: Sequence[CellJob], *, memory: int | None) -> list[Callable[[], RemoteResult]]:
+    """Return the calls for the workers.
 
     Args:
         jobs: the cells.
-        memory: bytes that a worker may use; None where its own machine decides.
+        memory: bytes that a worker may use; None if its own machine decides.
     """
     run, folder, here = uuid.uuid4().hex, os.getcwd(), versions()
 
-    def terms(job: Job) -> Terms:
+    def terms(job: CellJob) -> RemoteTerms:
         code = own_code(job.spec)
-        return Terms(run=run, versions=here, code=code, folder=folder, memory=memory)
+        return RemoteTerms(run=run, versions=here, code=code, folder=folder, memory=memory)
 
-    return [partial(play_away, pickle.dumps(job), terms(job)) for job in jobs]
+    return [partial(run_remotely, pickle.dumps(job), terms(job)) for job in jobs]
 
 
-def received(parcel: Parcel, jobs: Mapping[str, Job], store: Store, say: Say) -> Outcome:
-    """Keep the cell that a worker played, and return how it ended.
+def keep_result(
+    result: RemoteResult, jobs: Mapping[str, CellJob], store: Store, say: Say
+) -> CellOutcome:
+    """Keep the cell that a worker ran, and return how it ended.
 
     Args:
-        parcel: from the worker.
+        result: result of the worker.
         jobs: the cells by key.
-        store: of the grid.
-        say: gets a note on a damaged cell.
+        store: store of the grid.
+        say: gets a note about a damaged cell.
 
     Raises:
-        InputError: nothing can be played on that worker.
+        InputError: the worker cannot run the cell.
     """
-    outcome = parcel.outcome
+    outcome = result.outcome
     if outcome is None:
-        raise InputError(f"the worker {parcel.worker} {parcel.unfit}")
+        raise InputError(f"the worker {result.worker} {result.unfit}")
     if outcome.refusal is None:
         job = jobs[outcome.key]
         with store.alone(job.key):
             if store.kept(job.key, job.identity, say) is None:
                 store.forget(job.key)
                 part = store.work(job.key).files
-                for name, content in parcel.files.items():
+                for name, content in result.files.items():
                     (part / Path(name).name).write_bytes(content)
                 store.place(job.key)
-    return replace(outcome, worker=parcel.worker)
+    return replace(outcome, worker=result.worker)
 
 
 _ALONE = threading.Lock()
-"""Threads of a worker share torch, working folder and generators: it plays one cell at a time."""
+"""Threads of a worker share torch, working folder and generators: it runs one cell at a time."""
 
 _run = ""
 """The run that the caches of this worker belong to."""
 
 
-def play_away(content: bytes, terms: Terms) -> Parcel:
-    """Play one cell in a folder of its own, on the worker that calls this.
+def run_remotely(content: bytes, terms: RemoteTerms) -> RemoteResult:
+    """Run one cell in a temporary folder, on the worker that calls this.
 
     Args:
-        content: the pickled ``Job``, which is read after the versions.
-        terms: under which it is played.
+        content: the pickled ``CellJob``, which is read after the versions.
+        terms: conditions of the run.
     """
     worker = f"{socket.gethostname()}:{os.getpid()}"
     wanted = terms["versions"]
@@ -135,21 +137,21 @@ def play_away(content: bytes, terms: Terms) -> Parcel:
     ]
     if differ:
         text = f"has other versions: {', '.join(differ)}; install the versions of this process"
-        return Parcel(worker, unfit=text)
+        return RemoteResult(worker, unfit=text)
     memory = terms["memory"] or allowed()
     with _ALONE, _in_folder(terms["folder"]), bounded(str(memory)):
         try:
             _begin(terms["run"], terms["code"])
             job = _fitting(content, terms["code"])
         except InputError as error:
-            return Parcel(worker, unfit=str(error))
+            return RemoteResult(worker, unfit=str(error))
         with TemporaryDirectory(prefix="leakgauge-") as place:
-            outcome = play(job, Path(place))
+            outcome = run_cell(job, Path(place))
             return _parcel(worker, outcome, Store(Path(place)).folder(job.key))
 
 
 def _begin(run: str, code: Mapping[str, str]) -> None:
-    """Forget data and code that a worker keeps from an earlier run: they may have changed."""
+    """Forget data and code of an earlier run, which may have changed."""
     global _run
     if run != _run:
         sources.forget()
@@ -159,10 +161,10 @@ def _begin(run: str, code: Mapping[str, str]) -> None:
         _run = run
 
 
-def _fitting(content: bytes, code: Mapping[str, str]) -> Job:
-    """The job, where this worker can play it as the process that sent it would."""
+def _fitting(content: bytes, code: Mapping[str, str]) -> CellJob:
+    """Return the job; refuse one that would give other figures here than at its sender."""
     try:
-        job: Job = pickle.loads(content)
+        job: CellJob = pickle.loads(content)
     except (ImportError, AttributeError) as error:
         raise InputError(f"lacks a package ({error}); install there what is installed here") from (
             error
@@ -191,9 +193,9 @@ def _fitting(content: bytes, code: Mapping[str, str]) -> Job:
     return job
 
 
-def _parcel(worker: str, outcome: Outcome, cell: Path) -> Parcel:
+def _parcel(worker: str, outcome: CellOutcome, cell: Path) -> RemoteResult:
     if outcome.refusal is not None:
-        return Parcel(worker, outcome)
+        return RemoteResult(worker, outcome)
     paths = [one for one in cell.iterdir() if not one.name.startswith(".")]
     size = sum(one.stat().st_size for one in paths)
     if size > LARGEST:
@@ -201,13 +203,13 @@ def _parcel(worker: str, outcome: Outcome, cell: Path) -> Parcel:
             f"its files take {in_words(size)}, and a worker sends {in_words(LARGEST)} at most; "
             "use --executor processes"
         )
-        return Parcel(worker, replace(outcome, refusal=refusal))
-    return Parcel(worker, outcome, {one.name: one.read_bytes() for one in sorted(paths)})
+        return RemoteResult(worker, replace(outcome, refusal=refusal))
+    return RemoteResult(worker, outcome, {one.name: one.read_bytes() for one in sorted(paths)})
 
 
 @contextlib.contextmanager
 def _in_folder(folder: str) -> Iterator[None]:
-    """Work in the folder of the run where this machine has it: relative paths and own code."""
+    """Change to the folder of the run if this machine has it, for relative paths and code."""
     with contextlib.ExitStack() as inside:
         if os.path.isdir(folder):
             inside.enter_context(contextlib.chdir(folder))
