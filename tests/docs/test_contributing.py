@@ -1,4 +1,4 @@
-"""Follow the steps of CONTRIBUTING's 'add a defense' word by word."""
+"""Follow the steps of CONTRIBUTING that add a defense, a method and an attack word by word."""
 
 import os
 import re
@@ -29,10 +29,12 @@ class Walk:
 WALKS = {
     "defense": Walk("Add a defense in ten minutes"),
     "method": Walk("Add an inversion method in five minutes"),
+    "attack": Walk("Add a membership attack in five minutes"),
 }
 SHOWN = {
     "defense": "energies, decimals:places=2, adaptive",
     "method": "middle:place=0.4",
+    "attack": "entropy",
 }
 COMMANDS = [(name, command) for name, walk in WALKS.items() for command in walk.commands]
 
@@ -61,7 +63,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     leave = shutil.ignore_patterns("__pycache__")
     shutil.copy(ROOT / "pyproject.toml", base)
     shutil.copytree(ROOT / "src", base / "src", ignore=leave)
-    for folder in ("defenses", "inversion"):
+    for folder in ("defenses", "inversion", "membership"):
         (base / "tests" / folder).mkdir(parents=True)
     shutil.copy(ROOT / "tests" / "defenses" / "test_catalog.py", base / "tests" / "defenses")
     for walk in WALKS.values():
@@ -80,8 +82,10 @@ def test_the_walks_have_all_their_parts() -> None:
         "tests/defenses/test_decimals.py",
         "src/leakgauge/inversion/middle.py",
         "tests/inversion/test_middle.py",
+        "src/leakgauge/membership/adversaries/entropy.py",
+        "tests/membership/test_entropy.py",
     ]
-    assert len(COMMANDS) == 4
+    assert len(COMMANDS) == 6
 
 
 @pytest.mark.process

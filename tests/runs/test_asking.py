@@ -109,6 +109,7 @@ class Alone(Toy):
 
 
 def test_all_leaves_out_only_the_words_that_the_data_do_not_allow(source: Source) -> None:
-    chosen, reasons = all_allowed(AuditRequest(("all",)), {"alone": Alone()}, source)
+    chosen, ready, reasons = all_allowed(AuditRequest(("all",)), {"alone": Alone()}, source)
     assert chosen["alone"][1].ask == ("one",)
+    assert ready["alone"].spec == chosen["alone"][1]
     assert reasons == {"two": "ask for this in a run of its own"}

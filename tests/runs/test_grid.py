@@ -192,7 +192,7 @@ def one(**settings: object) -> dict:
         (one(defense="prun"), "did you mean 'prune'?"),
         (one(ask="propertie"), "did you mean 'property'?"),
         (one(adversary="forrest"), "did you mean 'forest'?"),
-        (one(ask="property", adversary="encoder"), "plays 'property'; name one of"),
+        (one(ask="property", adversary="encoder"), "supports 'property'; also name one of"),
         ({"name": "g", "grids": [{"ask": "property"}]}, "grid 1 names no data"),
         ({"name": "g", "grids": []}, "grids is '[]'"),
         ({"grids": [{"data": "t.csv"}]}, "name is missing"),
