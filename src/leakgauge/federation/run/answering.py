@@ -12,13 +12,7 @@ from leakgauge.core.files import write_text
 from leakgauge.federation.run import members, properties, rebuilding
 from leakgauge.federation.run.figures import UpdateResults, measurements_of
 from leakgauge.federation.run.preparing import FederationPrepared, description_of
-from leakgauge.federation.spec import (
-    MEMBERSHIP,
-    NAME,
-    PROPERTY,
-    RECONSTRUCTION,
-    plain_word,
-)
+from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION, plain_word
 from leakgauge.integrations.kept_reading import KeptUpdate, as_json
 from leakgauge.inversion.attack import search_progress
 from leakgauge.inversion.scoring import are_pictures
@@ -115,9 +109,7 @@ def _members(
     prepared: FederationPrepared, one: KeptUpdate, folder: WorkFolder
 ) -> members.MembershipResult:
     kept = once(
-        folder,
-        _name(MEMBERSHIP, one),
-        lambda: members.infer_members(prepared, one).to_arrays(),
+        folder, _name(MEMBERSHIP, one), lambda: members.infer_members(prepared, one).to_arrays()
     )
     return members.from_arrays(kept)
 

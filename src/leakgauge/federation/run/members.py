@@ -15,11 +15,7 @@ from leakgauge.data.split_members import split_known
 from leakgauge.federation.run.preparing import FederationPrepared
 from leakgauge.federation.spec import ATTACKS, MEMBERSHIP, NAME
 from leakgauge.integrations.kept_reading import KeptUpdate
-from leakgauge.membership.adversaries.adversary import (
-    Floats,
-    MembershipAttack,
-    log_posterior,
-)
+from leakgauge.membership.adversaries.adversary import Floats, MembershipAttack, log_posterior
 from leakgauge.membership.adversaries.thresholds import ScoreAttack
 from leakgauge.membership.catalog import parse_attack
 from leakgauge.membership.observation import Observed

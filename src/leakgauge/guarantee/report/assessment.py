@@ -91,12 +91,11 @@ def _threat(audited: AuditedGuarantee) -> Threat:
     return Threat(
         goal=f"to infer which of {count} values the attribute {name!r} of one record has",
         knows=[
-            "The record in all its versions, the model, and how the mechanism clips and adds "
-            "noise.",
+            "The record in all its versions, the model, and how the mechanism clips and adds noise."
         ],
         does=[
             f"It scores {audited.settings['trials']} releases with the statistic "
-            f"{audited.settings['statistic']}.",
+            f"{audited.settings['statistic']}."
         ],
         lacks=["Which version is behind each release, and the noise."],
         nist=["NISTAML.033 membership inference"],

@@ -8,14 +8,7 @@ from typing import Any, cast
 from leakgauge.guarantee.metrics import METRICS
 from leakgauge.guarantee.report.audited import AuditedGuarantee, audited_guarantee
 from leakgauge.guarantee.report.charts import draw_scores
-from leakgauge.guarantee.report.sentences import (
-    BIASED,
-    KEPT,
-    THEORY,
-    VIOLATED,
-    sentences,
-    verdict,
-)
+from leakgauge.guarantee.report.sentences import BIASED, KEPT, THEORY, VIOLATED, sentences, verdict
 from leakgauge.guarantee.spec import CRAFTED, QUESTION, RANDOM, GuaranteeSpec
 from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.section import Level, Line, Row, Section

@@ -61,9 +61,7 @@ def _audit(
     search = Checkpoint(folder, "search")
     crafting = partial(progress.step, CRAFTING)
     kept = once(
-        folder,
-        "record",
-        lambda: pair_to_arrays(pair_of(prepared, task, params, crafting, search)),
+        folder, "record", lambda: pair_to_arrays(pair_of(prepared, task, params, crafting, search))
     )
     folder.forget("search")
     pair = pair_from_arrays(kept, prepared)

@@ -134,11 +134,7 @@ def _require_feature(table: Table, name: str) -> None:
 
 
 def _describe(spec: GuaranteeSpec, source: Source, table: Table) -> Run:
-    about = {
-        "name": source.name,
-        "fingerprint": source.fingerprint,
-        "records": len(table),
-    }
+    about = {"name": source.name, "fingerprint": source.fingerprint, "records": len(table)}
     notes = [*source.notes, *table.notes, *_note_on_defenses(spec)]
     return Run("", _settings(spec), about, notes, versions())
 

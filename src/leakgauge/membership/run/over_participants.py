@@ -66,9 +66,7 @@ def _pooled(each: Sequence[Histogram | None]) -> Histogram:
     """Return all counts over common bins, with a bin's scores at its middle."""
     known = [one for one in each if one is not None]
     edges = np.linspace(
-        min(one.edges[0] for one in known),
-        max(one.edges[-1] for one in known),
-        len(known[0].edges),
+        min(one.edges[0] for one in known), max(one.edges[-1] for one in known), len(known[0].edges)
     )
     counts = []
     for kind in ("null", "alternative"):

@@ -16,13 +16,7 @@ from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM, TPR_AT_01_FP
 from leakgauge.membership.run.training import Norms
 from leakgauge.membership.spec import QUESTION
 from leakgauge.results.intervals import bootstrap_interval, draw_blocks
-from leakgauge.results.measurements import (
-    ACCUMULATED,
-    HEADLINE,
-    Estimate,
-    Histogram,
-    Measurement,
-)
+from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Histogram, Measurement
 from leakgauge.results.roc import auroc, resampled_tpr, tpr_at_fpr
 from leakgauge.results.scores import ACCURACY, AUROC, chance, each_value, roc, score
 from leakgauge.results.scores import ScoredTrials as Trials
