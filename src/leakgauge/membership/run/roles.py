@@ -92,10 +92,7 @@ def _fine_tuned(
 def cut(split: MemberSplit, spec: MembershipSpec) -> MemberSplit:
     """Return a split with the number of records in each part limited by the settings."""
     most = spec.most_targets
-    members, others = (
-        known if most is None else min(known, most)
-        for known in (spec.known_members, spec.known_others)
-    )
+    members, others = (min(one, most or one) for one in (spec.known_members, spec.known_others))
     return replace(
         split,
         known_members=split.known_members[:members],
