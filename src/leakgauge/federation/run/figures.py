@@ -42,12 +42,7 @@ Figure = tuple[Estimate, float]
 
 
 def measurements_of(prepared: FederationPrepared, found: UpdateResults) -> list[Measurement]:
-    """Return the figures of each update, and their means over all updates.
-
-    Args:
-        prepared: the prepared run.
-        found: results of the attacks.
-    """
+    """Return the figures of each update, and their means over all updates."""
     make = partial(_measurement, prepared)
     made: list[Measurement] = []
     for ask, figures in (
