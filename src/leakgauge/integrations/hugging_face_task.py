@@ -59,11 +59,13 @@ def causal_task(model: nn.Module, *, padding: int | None = None) -> Task:
         f"{type(model).__name__} has no output layer over tokens; expected a model such as "
         "AutoModelForCausalLM",
     )
+    if padding is None:
+        return Task(Logits(model, padding=None), next_token_loss)
 
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:
         return next_token_loss(outputs, targets.masked_fill(targets == padding, IGNORED))
 
-    return Task(Logits(model, padding=None), next_token_loss if padding is None else loss)
+    return Task(Logits(model, padding=None), loss)
 
 
 def classification_task(model: nn.Module, *, padding: int | None = None) -> Task:

@@ -69,8 +69,8 @@ class Learned:
     def training(self) -> Training:
         """The training settings of the network."""
         base = _PAPER if self.nasr19 else _OURS
-        given = {"kernels": self.kernels, "epochs": self.epochs, "lr": self.lr}
-        return replace(base, **{name: value for name, value in given.items() if value})
+        kernels, epochs = self.kernels or base.kernels, self.epochs or base.epochs
+        return replace(base, kernels=kernels, epochs=epochs, lr=self.lr or base.lr)
 
     def fit(self, known: MembershipKnowledge, *, seed: int) -> MembershipAdversary:
         """Return a network trained on known members and non-members."""

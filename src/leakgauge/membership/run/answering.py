@@ -242,11 +242,7 @@ def run_attack(
 ) -> AttackScores:
     """Return the log odds of a fitted attack on targets and validation records.
 
-    Args:
-        attack: the attack.
-        model: the target model.
-        fitted_at: the model that the attack is fitted at; an adaptive attack has the same.
-        seed: seed of the attack.
+    The attack is fitted at the model ``fitted_at``; an adaptive attack at the target model itself.
 
     Raises:
         InputError: log odds are missing or not finite.

@@ -44,13 +44,7 @@ def federated_targets(
     """Return a target model for each attacked participant, or one for all others together.
 
     Passive attacks share one federation; an active one has its own for each attacked participant.
-
-    Args:
-        recipe: training of the participants.
-        data: all records.
-        roles: the roles of the records.
-        folder: keeps the observed models.
-        progress: receives finished rounds.
+    The folder keeps the observed models.
 
     Raises:
         InputError: training diverges.

@@ -55,7 +55,7 @@ def given_model(spec: MembershipSpec, source: Source) -> Given:
     others = read_records(spec.non_members, source.dataset)
     _refuse_overlap(members, others, spec)
     data = _together(members, others)
-    rows = torch.arange(len(data)).split([len(members), len(others)])
+    rows = torch.split(torch.arange(len(data)), [len(members), len(others)])
     split = split_known(*rows, rng=stream(spec.seed, "members"))
     weights = [fingerprint(one.model.state_dict()) for one in snapshots]
     content = " ".join([*weights, fingerprint(data), str(len(members))])

@@ -43,12 +43,7 @@ class RecordRoles:
 
 
 def assign_roles(spec: MembershipSpec, count: int, users: Tensor | None) -> RecordRoles:
-    """Return the roles of ``count`` records.
-
-    Args:
-        spec: settings.
-        count: number of records.
-        users: user of each record ``[n]``, or None; no user is on two sides.
+    """Return the roles of ``count`` records, with no user (``[n]``, or None) on two sides.
 
     Raises:
         InputError: there are too few records or users.

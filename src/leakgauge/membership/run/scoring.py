@@ -156,16 +156,14 @@ def score_attack(
 def headline(measurements: Mapping[str, list[Measurement]]) -> list[Measurement]:
     """Return the figures of the best attack on validation records, as the headline.
 
-    Args:
-        measurements: measurements by attack, for one defense and knowledge.
+    The measurements are those of one defense and knowledge, by attack.
     """
 
-    def favoured(name: str) -> float:
-        first = next(one for one in measurements[name] if one.metric == AUROC)
-        return float(first.held_out or 0.0)
+    def favoured(each: list[Measurement]) -> float:
+        return next(one.held_out or 0.0 for one in each if one.metric == AUROC)
 
-    best = max(measurements, key=favoured)  # the first of equal ones
-    return [replace(one, round=HEADLINE) for one in measurements[best]]
+    best = max(measurements.values(), key=favoured)  # the first of equal ones
+    return [replace(one, round=HEADLINE) for one in best]
 
 
 def tpr(targets: Targets, log_odds: Floats, rate: float, *, rng: np.random.Generator) -> Estimate:

@@ -133,13 +133,7 @@ def trained_target(
 ) -> TargetModel:
     """Train a model on the members, and reference models on the attacker's records.
 
-    Args:
-        data: all records.
-        roles: roles of the records; the model is trained on each part in order.
-        recipe: training of the models.
-        references: number of reference models.
-        folder: keeps trained models.
-        progress: receives finished epochs.
+    The model is trained on each part of the members in order. The folder keeps trained models.
 
     Raises:
         InputError: training diverges.
