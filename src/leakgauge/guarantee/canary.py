@@ -87,10 +87,9 @@ def craft(
         x = ascend(between, x, y, data, settings, part)
     with torch.no_grad():
         # A start that diverged to infinity has no distance.
-        distances = between.measure(x, y, "clipped").nan_to_num(nan=0.0)
-    best = int(distances.argmax())
+        found = between.measure(x, y, "clipped").nan_to_num(nan=0.0)
+    best, distance = int(found.argmax()), float(found.max())
     pair = NeighbourPair(x[best].clone(), y[best], attribute, origin=f"crafted-{settings.domain}")
-    distance = float(distances[best])
     return Canary(pair, distance, distance / clip, settings)
 
 

@@ -30,16 +30,11 @@ def controls(prepared: GuaranteePrepared) -> Controls:
     """Return both controls, on a random record, which needs no search."""
     spec, source = prepared.spec, prepared.source
     cheap = replace(spec, trials=min(TRIALS, spec.trials), canary=RANDOM, domain=None)
-    return Controls(
-        Variant(
-            replace(cheap, mechanism=f"{__name__}:{noise_alone.__name__}"),
-            source,
-            "the mechanism releases noise that never saw the (random) record, so neighbours are "
-            "equal",
-        ),
-        Variant(
-            replace(cheap, mechanism=f"{__name__}:{no_noise.__name__}"),
-            source,
-            "the mechanism releases the gradient of a random record without clip and noise",
-        ),
+    noisy, bare = (
+        replace(cheap, mechanism=f"{__name__}:{one.__name__}") for one in (noise_alone, no_noise)
     )
+    same = (
+        "the mechanism releases noise that never saw the (random) record, so neighbours are equal"
+    )
+    plain = "the mechanism releases the gradient of a random record without clip and noise"
+    return Controls(Variant(noisy, source, same), Variant(bare, source, plain))

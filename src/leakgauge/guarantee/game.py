@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.core.checks import require, require_count
+from leakgauge.core.checks import InputError, require, require_count
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.gradients import MAX_BYTES, params_of
 from leakgauge.guarantee.mechanism import DPSGDMechanism, Mechanism
@@ -258,9 +258,7 @@ def audit_pair(
 def _claim(mechanism: Mechanism, claimed: DPSGDMechanism | None) -> DPSGDMechanism:
     if claimed is None and isinstance(mechanism, DPSGDMechanism):
         return mechanism
-    require(
-        claimed is not None,
-        f"{type(mechanism).__name__} does not say what it claims; pass claimed=DPSGD(clip, noise)",
-    )
-    assert claimed is not None
+    if claimed is None:
+        name = type(mechanism).__name__
+        raise InputError(f"{name} does not say what it claims; pass claimed=DPSGD(clip, noise)")
     return claimed

@@ -110,9 +110,8 @@ class DPSGDMechanism:
         """
         std = self.std(len(next(iter(grads.values()))))
         means = {name: leaf.mean(dim=0) for name, leaf in self.clipped(grads).items()}
-        noise = {
-            name: leaf.new_empty((len(generators), *leaf.shape)) for name, leaf in means.items()
-        }
+        n = len(generators)
+        noise = {name: leaf.new_empty((n, *leaf.shape)) for name, leaf in means.items()}
         for trial, generator in enumerate(generators):
             for leaf in noise.values():
                 leaf[trial].normal_(generator=generator)
@@ -201,13 +200,9 @@ class OpacusMechanism:
         )
 
 
-def _opacus(dpsgd: DPSGDMechanism) -> Mechanism:
-    return OpacusMechanism(dpsgd.clip, dpsgd.multiplier(1))
-
-
 BUILDERS: dict[str, Callable[[DPSGDMechanism], Mechanism]] = {
     "dpsgd": lambda dpsgd: dpsgd,
-    "opacus": _opacus,
+    "opacus": lambda dpsgd: OpacusMechanism(dpsgd.clip, dpsgd.multiplier(1)),
 }
 """For each name, a function that builds the mechanism from the DP-SGD that it claims to be."""
 
@@ -216,17 +211,15 @@ def build_mechanism(name: str, claimed: DPSGDMechanism) -> Mechanism:
     """Return the mechanism of a name.
 
     Args:
-        name: one of ``BUILDERS``, or the user's own as MODULE:FUNCTION.
+        name: one of ``BUILDERS``, or the user's own as MODULE:FUNCTION; its errors become one line
+            that names it.
         claimed: the DP-SGD that it claims to be.
 
     Raises:
         InputError: Opacus is not installed, or the user's function cannot be imported.
     """
-    return BUILDERS[name](claimed) if name in BUILDERS else _user_mechanism(name)
-
-
-def _user_mechanism(name: str) -> Mechanism:
-    """Return the user's function; its errors become one line that names it."""
+    if name in BUILDERS:
+        return BUILDERS[name](claimed)
     function = function_of(name, "--mechanism")
 
     def release(grads: Grads, generator: torch.Generator) -> Grads:

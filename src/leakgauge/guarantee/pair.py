@@ -1,13 +1,12 @@
 """Versions of a record that differ in one attribute."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import InputError, nearest, require, require_count
+from leakgauge.core.checks import InputError, require, require_count, require_known
 from leakgauge.core.types import Column, Dataset
 from leakgauge.data.counterfactual import column_of, encode_value
 
@@ -90,11 +89,17 @@ def attribute_of(
         "an audit needs two values",
     )
     if values is None:
-        require(rng is not None, f"no values of {name!r} are given; pass two of them, or an rng")
-        assert rng is not None
+        if rng is None:
+            raise InputError(f"no values of {name!r} are given; pass two of them, or an rng")
         order = rng.permutation(len(known)).tolist()
         values = tuple(known[one] for one in (order[:2] if column.kind == "number" else order))
-    _check_values(name, values, known)
+    for value in values:
+        require_known(value, known, f"no record has {value!r} as its {name!r}")
+    require(
+        len(values) > 1 and len(set(values)) == len(values),
+        f"the versions have {', '.join(map(repr, values))} as their {name!r}; expected two or "
+        "more different values",
+    )
     codes = torch.stack([encode_value(column, value) for value in values])
     assert data.schema is not None
     return Attribute(column, values, codes, len(data.schema.columns))
@@ -161,14 +166,3 @@ def _value(column: Column, x: Tensor) -> str:
 def _number(column: Column, standardised: float) -> str:
     # Seven digits: what float32 features keep of the table's number.
     return f"{standardised * column.scale + column.mean:.7g}"
-
-
-def _check_values(name: str, values: Sequence[str], known: list[str]) -> None:
-    for value in values:
-        if value not in known:
-            raise InputError(f"no record has {value!r} as its {name!r}{nearest(value, known)}")
-    require(
-        len(values) > 1 and len(set(values)) == len(values),
-        f"the versions have {', '.join(map(repr, values))} as their {name!r}; expected two or "
-        "more different values",
-    )

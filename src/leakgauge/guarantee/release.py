@@ -98,13 +98,7 @@ def hypotheses_of(
 def redrawn(count: int, values: int, *, seed: int, role: str) -> Ints:
     """Return the value of each release under H1 ``[count]``: uniform over 1 to ``values - 1``.
 
-    The record's own value, 0, is excluded.
-
-    Args:
-        count: number of releases.
-        values: m, number of values of the attribute.
-        seed: seed of the draw.
-        role: purpose of the releases; other roles draw other values.
+    The record's own value, 0, is excluded. Another role of the releases draws other values.
 
     References:
         Li et al., CCS 2024, Definition 7.2, step 2.
@@ -146,7 +140,6 @@ def score_releases(
     Raises:
         InputError: a release is not one finite gradient.
     """
-
     kept = checkpoint or Checkpoint(None)
 
     def parts(role: str, h: int) -> Floats:
@@ -207,10 +200,8 @@ def _releases(
     device = next(iter(grads.values())).device
     if isinstance(mechanism, SeveralAtOnce):
         for first in range(0, len(trials), size):
-            yield mechanism.several(
-                grads,
-                [torch_stream(*names, trial, device=device) for trial in trials[first:][:size]],
-            )
+            some = trials[first:][:size]
+            yield mechanism.several(grads, [torch_stream(*names, at, device=device) for at in some])
         return
     several: list[Grads] = []
     for trial in trials:
@@ -239,5 +230,4 @@ def _check_released(released: Grads, grads: Grads, trial: int) -> None:
 
 
 def _float64(values: Tensor) -> Floats:
-    plain: Floats = values.double().cpu().numpy()
-    return plain
+    return np.asarray(values.double().cpu().numpy(), np.float64)

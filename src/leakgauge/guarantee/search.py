@@ -1,6 +1,6 @@
 """Searches for a canary: among values that occur in the data, and by gradient ascent."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -148,13 +148,7 @@ Block = tuple[Column, Tensor]
 
 
 def blocks_of(data: Dataset, fixed: Column, choices: int) -> list[Block]:
-    """Return the values that occur in the data, for every column except ``fixed``.
-
-    Args:
-        data: encoded records.
-        fixed: the attribute.
-        choices: largest number of values a column.
-    """
+    """Return the values, at most ``choices``, that occur in each column except ``fixed``."""
     assert data.schema is not None
     blocks = []
     for column in data.schema.columns:
@@ -175,7 +169,7 @@ def search_columns(
     blocks: list[Block],
     settings: Craft,
     rng: np.random.Generator,
-    checkpoint: Checkpoint | None = None,
+    kept: Checkpoint,
 ) -> Tensor:
     """Return a record ``[F]`` after sweeps in which each column in turn takes its best value.
 
@@ -186,14 +180,16 @@ def search_columns(
         blocks: values to try.
         settings: distance and number of sweeps.
         rng: draws the order of the columns.
-        checkpoint: keeps intermediate states; a killed search resumes from them.
+        kept: keeps intermediate states; a killed search resumes from them.
     """
-    kept = Checkpoint(None) if checkpoint is None else checkpoint
     state = {"sweep": 0, "left": [], "x": x, "best": -1.0, "before": -np.inf, **random_state(rng)}
     state |= kept.read() or {}
     rng.bit_generator.state = state["rng"]
     x = state["x"].to(x)
-    while state["left"] or (state["sweep"] < settings.sweeps and not _stays(state)):
+    # A sweep that gained nothing is the last one; a distance that is not a number ends none.
+    while state["left"] or (
+        state["sweep"] < settings.sweeps and not state["best"] <= state["before"]
+    ):
         if not state["left"]:
             order = rng.permutation(len(blocks)).tolist()
             state |= {"sweep": state["sweep"] + 1, "before": state["best"], "left": order}
@@ -207,11 +203,6 @@ def search_columns(
 def random_state(rng: np.random.Generator) -> dict[str, Any]:
     """Return the state of a generator, for a checkpoint."""
     return {"rng": rng.bit_generator.state}
-
-
-def _stays(state: Mapping[str, Any]) -> bool:
-    """Return whether the last sweep gained nothing."""
-    return bool(state["best"] <= state["before"])
 
 
 def _with_best_value(
@@ -231,7 +222,7 @@ def ascend(
     y: Tensor,
     data: Dataset,
     settings: Craft,
-    checkpoint: Checkpoint | None = None,
+    kept: Checkpoint,
 ) -> Tensor:
     """Return the best point of a gradient ascent from each start ``[n, F]``.
 
@@ -241,10 +232,11 @@ def ascend(
         y: their labels ``[n]``.
         data: encoded records; their range limits the box.
         settings: domain, distance, steps and learning rate.
-        checkpoint: keeps intermediate states; a killed ascent resumes from them.
+        kept: keeps intermediate states; a killed ascent resumes from them.
     """
-    kept = Checkpoint(None) if checkpoint is None else checkpoint
-    low, high = _range(data, settings.domain)
+    low, high = data.x.amin(dim=0), data.x.amax(dim=0)
+    if settings.domain == "free":
+        low, high = torch.full_like(low, -torch.inf), torch.full_like(high, torch.inf)
     current = x.clone().requires_grad_()
     optimizer = torch.optim.Adam([current], lr=settings.lr, maximize=True)
     best, reached = x.clone(), torch.full((len(x),), -1.0, dtype=x.dtype, device=x.device)
@@ -271,10 +263,3 @@ def ascend(
             points = {"current": current.detach(), "best": best, "reached": reached}
             kept.keep({"next": step + 1, "adam": adam, **points})
     return best.detach()
-
-
-def _range(data: Dataset, domain: Domain) -> tuple[Tensor, Tensor]:
-    if domain == "free":
-        limit = torch.full_like(data.x[0], float("inf"))
-        return -limit, limit
-    return data.x.amin(dim=0), data.x.amax(dim=0)

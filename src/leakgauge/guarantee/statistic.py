@@ -20,13 +20,10 @@ TINY = 1e-10
 
 
 class Statistic(Protocol):
-    """A test statistic: a score made of few parts of each released gradient.
-
-    Attributes:
-        name: name in settings and measurements.
-    """
+    """A test statistic: a score made of few parts of each released gradient."""
 
     name: ClassVar[str]
+    """The name in settings and measurements."""
 
     def parts(self, released: Grads, expected: Grads) -> Tensor:
         """Return k parts for each of v new values ``[n, v, k]``, of n releases.
@@ -95,10 +92,9 @@ class LayerRatio:
 
         ``[n, m - 1, k]``; a layer without a difference gives 0.
         """
-        values = range(1, len(next(iter(expected.values()))))
         by_value = [
             torch.stack([_projected(released, expected, name, value) for name in released], dim=1)
-            for value in values
+            for value in range(1, len(next(iter(expected.values()))))
         ]
         return torch.stack(by_value, dim=1)
 
@@ -108,8 +104,7 @@ class LayerRatio:
         if len(shifts) > 1:
             return _log_mean_ratio(parts, shifts, weights)
         scaled = weights[0] / max(float(np.abs(weights).max()), SMALLEST)
-        total: Floats = parts[:, 0] @ scaled
-        return total
+        return np.asarray(parts[:, 0] @ scaled)
 
 
 @dataclass(frozen=True)
@@ -133,16 +128,10 @@ class LikelihoodRatio:
     def parts(self, released: Grads, expected: Grads) -> Tensor:
         """Return the projections on the differences ``[n, m - 1, 1]``; 0 without a difference."""
         by_layer = LayerRatio().parts(released, expected)
-        lengths = torch.stack(
-            [
-                torch.linalg.vector_norm(flat_leaf(leaf[1:] - leaf[:1]).double(), dim=1)
-                for leaf in expected.values()
-            ],
-            dim=1,
-        )  # [m - 1, k]
+        shifts = [flat_leaf(leaf[1:] - leaf[:1]).double() for leaf in expected.values()]
+        lengths = torch.stack([torch.linalg.vector_norm(one, dim=1) for one in shifts], dim=1)
         whole = torch.linalg.vector_norm(lengths, dim=1, keepdim=True).clamp(min=SMALLEST)
-        projected: Tensor = (by_layer * lengths).sum(dim=2, keepdim=True) / whole
-        return projected
+        return torch.as_tensor((by_layer * lengths).sum(dim=2, keepdim=True) / whole)
 
     def scores(self, parts: Floats, null: Floats, shifts: Floats) -> Floats:
         """Return the projection, or the log of the mean ratio for several new values."""
@@ -156,15 +145,13 @@ def _weights(null: Floats, shifts: Floats) -> Floats:
     variance = null.var(axis=0)
     least = float(np.square(TINY * shifts).max())  # without any noise, for finite ratios
     floor = max(TINY * float(variance.max()), least, SMALLEST)
-    weights: Floats = shifts / np.maximum(variance, floor)
-    return weights
+    return np.asarray(shifts / np.maximum(variance, floor))
 
 
 def _log_mean_ratio(parts: Floats, shifts: Floats, weights: Floats) -> Floats:
     """Return the log of the likelihood ratio's mean over new values ``[n]``."""
     each = ((parts - shifts / 2) * weights).sum(axis=2)
-    mean: Floats = special.logsumexp(each, axis=1) - np.log(len(shifts))
-    return mean
+    return np.asarray(special.logsumexp(each, axis=1) - np.log(len(shifts)))
 
 
 def _projected(released: Grads, expected: Grads, name: str, value: int) -> Tensor:

@@ -1,5 +1,6 @@
 """A callback for the ``Trainer`` of Hugging Face's transformers."""
 
+from contextlib import ExitStack
 from typing import Any
 
 from leakgauge.core.checks import InputError
@@ -27,7 +28,7 @@ class HuggingFaceMonitor(TrainerCallback):
 
     def __init__(self, monitor: Watcher) -> None:
         self._monitor = monitor
-        self._opened = False
+        self._open = ExitStack()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin to watch.
@@ -43,8 +44,7 @@ class HuggingFaceMonitor(TrainerCallback):
                     "parallelism"
                 )
         if not self._monitor.is_open:
-            self._monitor.__enter__()
-            self._opened = True
+            self._open.enter_context(self._monitor)
         self._monitor.drive()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -53,6 +53,4 @@ class HuggingFaceMonitor(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Wait for estimates, and stop watching."""
-        if self._opened:
-            self._opened = False
-            self._monitor.__exit__(None, None, None)
+        self._open.close()

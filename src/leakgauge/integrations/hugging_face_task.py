@@ -54,9 +54,8 @@ def causal_task(model: nn.Module, *, padding: int | None = None) -> Task:
         InputError: the model is not of transformers, or has no output layer over tokens.
     """
     _check(model)
-    has_head = getattr(model, "get_output_embeddings", lambda: None)() is not None
     require(
-        has_head,
+        getattr(model, "get_output_embeddings", lambda: None)() is not None,
         f"{type(model).__name__} has no output layer over tokens; expected a model such as "
         "AutoModelForCausalLM",
     )
@@ -114,13 +113,11 @@ def adapted(
     _check(model)
     peft = _extra("peft")
     own = copy.deepcopy(model)
-    names = None if targets is None else list(targets)
-    conv = any(type(one).__name__ == "Conv1D" for one in own.modules())
     config = peft.LoraConfig(
         r=rank,
         lora_alpha=rank if alpha is None else alpha,
-        target_modules=names,
-        fan_in_fan_out=conv,
+        target_modules=None if targets is None else list(targets),
+        fan_in_fan_out=any(type(one).__name__ == "Conv1D" for one in own.modules()),
     )
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers by old names
@@ -129,9 +126,8 @@ def adapted(
             made: nn.Module = peft.get_peft_model(own, config)
         except ValueError as error:
             line = (str(error).splitlines() or [""])[0]
-            raise InputError(
-                f"peft refuses {type(model).__name__} ({line}); set targets"
-            ) from error
+            said = f"peft refuses {type(model).__name__} ({line}); set targets"
+            raise InputError(said) from error
     return made.train(model.training)
 
 
@@ -161,11 +157,7 @@ def _check(model: Any) -> None:
 
 
 def _extra(name: str) -> Any:
-    """Return a package of the extra.
-
-    Raises:
-        InputError: it is not installed.
-    """
+    """Return a package of the extra, or raise an error if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

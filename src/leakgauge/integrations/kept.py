@@ -9,10 +9,9 @@ The folder is the same for every framework, and any process may write to it::
 The YAML file is written last and atomically, so an incomplete update has none.
 """
 
-import contextlib
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,7 +126,8 @@ class Keeper:
         if not self.wants(sent.number):
             return None
         try:
-            with _alone(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.path / ".lock"):  # clients of a simulation share a folder
                 return self._keep(sent)
         except OSError as error:
             raise InputError(
@@ -135,7 +135,8 @@ class Keeper:
             ) from error
 
     def _keep(self, sent: Exchange) -> Path:
-        _remove_parts(self.path)
+        for part in self.path.rglob(".*.part"):  # of a killed process
+            part.unlink(missing_ok=True)
         before, after = _bytes_of(sent.before), _bytes_of(sent.after)
         stem = self.path / ROUNDS / f"{sent.number:04d}" / file_name(sent.client)
         model = self.path / MODELS / f"{checksum(before)[:32]}.safetensors"
@@ -190,20 +191,6 @@ def file_name(client: str) -> str:
     if safe == client and len(safe) <= LONGEST:
         return safe
     return f"{safe[: LONGEST - 9]}={checksum(client.encode())[:8]}"
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Let one process at a time write: clients of a simulation share a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"):
-        yield
-
-
-def _remove_parts(folder: Path) -> None:
-    """Remove partial files of a killed process; the caller holds the lock."""
-    for part in folder.rglob(".*.part"):
-        part.unlink(missing_ok=True)
 
 
 def _bytes_of(tensors: Mapping[str, Tensor]) -> bytes:

@@ -179,12 +179,13 @@ class Kept:
         here = {at[one.client]: one for one in self.only(rounds=[number]).updates}
         received = {who: _named(one.tensors()[0], model, one.name) for who, one in here.items()}
         sent = {who: one.update(model, training) for who, one in here.items()}
-        later = [one for one in self.updates if one.number == number + 1]
-        if later:
-            return Round(number, dict(received), sent, _state(later[0], model))
-        uploads = [{**one.after(), **one.buffers} for one in sent.values()]
-        weights = [one.examples or 1 for one in here.values()]
-        return Round(number, dict(received), sent, State(average(uploads, weights)))
+        later = next((one for one in self.updates if one.number == number + 1), None)
+        if later is None:
+            uploads = [{**one.after(), **one.buffers} for one in sent.values()]
+            after = average(uploads, [one.examples or 1 for one in here.values()])
+        else:
+            after = _named(later.tensors()[0], model, later.name)
+        return Round(number, dict(received), sent, State(after))
 
 
 def read_kept(folder: Path | str) -> Kept:
@@ -220,18 +221,10 @@ def _described(folder: Path, about: Path) -> KeptUpdate:
             (about.with_suffix(".safetensors"), kept["update"]["sha256"]),
         )
         training = LocalTraining(**{name: kept["training"][name] for name in FIELDS})
+        same = ("client", "kind", "examples", "metrics", "config", "source", "seen")
+        values = {name: kept[name] for name in same}
         return KeptUpdate(
-            folder=folder,
-            number=kept["round"],
-            client=kept["client"],
-            kind=kept["kind"],
-            examples=kept["examples"],
-            training=training,
-            metrics=kept["metrics"],
-            config=kept["config"],
-            source=kept["source"],
-            seen=kept["seen"],
-            files=files,
+            folder=folder, number=kept["round"], training=training, files=files, **values
         )
     except (KeyError, TypeError) as error:
         raise DamagedError(f"{str(about)!r} is damaged ({error}); keep the round anew") from error
@@ -264,10 +257,6 @@ def _named(tensors: Tensors, model: nn.Module, what: str) -> Tensors:
         )
     ordered = sorted(tensors, key=int)
     return {name: tensors[at] for name, at in zip(names, ordered, strict=True)}
-
-
-def _state(one: KeptUpdate, model: nn.Module) -> State:
-    return State(_named(one.tensors()[0], model, one.name))
 
 
 def _order(client: str) -> tuple[int, int, str]:

@@ -1,5 +1,6 @@
 """A callback for Lightning's ``Trainer``."""
 
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ class LightningMonitor(Callback):
 
     def __init__(self, monitor: Watcher) -> None:
         self._monitor = monitor
-        self._opened = False
+        self._open = ExitStack()
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin to watch."""
@@ -37,8 +38,7 @@ class LightningMonitor(Callback):
                 'needs whole ones: use strategy="ddp", or one device'
             )
         if not self._monitor.is_open:
-            self._monitor.__enter__()
-            self._opened = True
+            self._open.enter_context(self._monitor)
         self._monitor.drive()
 
     def on_train_batch_start(
@@ -55,13 +55,8 @@ class LightningMonitor(Callback):
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """Wait for estimates, and stop watching."""
-        self._close(None)
+        self._open.close()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Stop watching at once."""
-        self._close(exception)
-
-    def _close(self, error: BaseException | None) -> None:
-        if self._opened:
-            self._opened = False
-            self._monitor.__exit__(None if error is None else type(error), error, None)
+        self._open.__exit__(type(exception), exception, None)

@@ -4,7 +4,6 @@ import importlib.util
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -189,12 +188,7 @@ class Audit:
         self._open.callback(self._restore, own)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._open.close()
 
     def _restore(self, own: Any) -> None:

@@ -1,7 +1,7 @@
 """The membership attacks by the names that users type; imports no torch."""
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.registry import Registry
@@ -93,5 +93,4 @@ def parse_attack(text: str) -> "MembershipAttack":
             f"adversary {text!r} does not let its name be set; make 'name' a plain attribute of "
             "its class"
         ) from error
-    made: MembershipAttack = attack
-    return made
+    return cast("MembershipAttack", attack)

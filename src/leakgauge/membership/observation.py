@@ -7,14 +7,14 @@ its loss, and the gradient of the loss by layer.
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.hooks import RemovableHandle
 
-from leakgauge.core.checks import require
+from leakgauge.core.checks import InputError, require
 from leakgauge.core.losses import exact_loss, log_losses
 from leakgauge.core.types import Dataset, Task
 from leakgauge.gradients import params_of
@@ -66,29 +66,28 @@ class Observed:
 
     def rows(self, index: Tensor) -> "Observed":
         """Return the observations of the records at ``index`` ``[m]``."""
+        layers = self.gradients.items()
         return replace(
-            self,
-            outputs=self.outputs[index],
-            log_loss=self.log_loss[index],
+            self._cut(index),
             labels=self.labels[index],
-            hidden={name: leaf[index] for name, leaf in self.hidden.items()},
-            gradients={
-                name: [one.rows(index) for one in each] for name, each in self.gradients.items()
-            },
-            log_norms={name: leaf[index] for name, leaf in self.log_norms.items()},
+            gradients={name: [one.rows(index) for one in each] for name, each in layers},
             references=self.references[index] if len(self.references) else self.references,
         )
 
     def at(self, snapshot: int) -> "Observed":
         """Return the observations at one snapshot, counted from 0."""
         one = slice(snapshot, snapshot + 1)
+        gradients = {name: each[one] for name, each in self.gradients.items()}
+        return replace(self._cut((slice(None), one)), gradients=gradients)
+
+    def _cut(self, index: Any) -> "Observed":
+        """Return the observations with an index for all tensors ``[n, T, ...]``."""
         return replace(
             self,
-            outputs=self.outputs[:, one],
-            log_loss=self.log_loss[:, one],
-            hidden={name: leaf[:, one] for name, leaf in self.hidden.items()},
-            gradients={name: each[one] for name, each in self.gradients.items()},
-            log_norms={name: leaf[:, one] for name, leaf in self.log_norms.items()},
+            outputs=self.outputs[index],
+            log_loss=self.log_loss[index],
+            hidden={name: leaf[index] for name, leaf in self.hidden.items()},
+            log_norms={name: leaf[index] for name, leaf in self.log_norms.items()},
         )
 
     def narrowed(self, *, layers: int, hidden: int, references: int) -> "Observed":
@@ -143,20 +142,20 @@ def observe(
     Raises:
         InputError: the outputs of a snapshot are not a tensor, or not finite.
     """
-    exact = [_with_exact_loss(task) for task in snapshots]
+    exact = [Task(copy.deepcopy(one.model).eval(), exact_loss(one.loss)) for one in snapshots]
     each = [_outputs(task, data, number) for number, task in enumerate(exact, start=1)]
-    classes = each[0].shape[1] if _of_classes(data, each[0]) else 0
+    of_classes = data.y.ndim == 1 and not data.y.is_floating_point() and each[0].shape[1] > 1
     losses = [
         log_losses(task.loss, outputs, data.y)
         for task, outputs in zip(snapshots, each, strict=True)
     ]
-    seen = [functional.softmax(one, 1) if classes else one for one in each]  # float64
+    seen = [functional.softmax(one, 1) if of_classes else one for one in each]  # float64
     of_hidden = [hidden_outputs(one, data.x, hidden) for one in exact]
     return Observed(
         torch.stack(seen, dim=1),
         torch.stack(losses, dim=1),
         data.y,
-        classes,
+        each[0].shape[1] if of_classes else 0,
         {name: torch.stack([one[name] for one in of_hidden], dim=1) for name in hidden},
         references=_losses_at(references, data),
         **_gradients(exact, data, layers),
@@ -200,10 +199,6 @@ def _norms(one: Factors) -> Tensor:
     return torch.cat([part.to(torch.float64).norms() for part in parts])
 
 
-def _with_exact_loss(task: Task) -> Task:
-    return Task(copy.deepcopy(task.model).eval(), exact_loss(task.loss))
-
-
 def hidden_outputs(task: Task, x: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
     """Return the flattened outputs ``[n, d]`` of layers, by name; the model stays unchanged."""
     if not layers:
@@ -211,25 +206,21 @@ def hidden_outputs(task: Task, x: Tensor, layers: Sequence[str]) -> dict[str, Te
     own = private(task, params_of(task.model)).model  # its hooks end with it
     caught: dict[str, list[Tensor]] = {name: [] for name in layers}
     for name in layers:
-        _catch(own.get_submodule(name), caught[name])
+        own.get_submodule(name).register_forward_hook(partial(_catch, caught[name]))
     with torch.no_grad():
         for part in torch.split(x, CHUNK):
             own(part)
     return {name: torch.cat(parts) for name, parts in caught.items()}
 
 
-def _catch(module: nn.Module, parts: list[Tensor]) -> RemovableHandle:
-    return module.register_forward_hook(
-        lambda _, __, output: parts.append(output.detach().flatten(1))
-    )
+def _catch(parts: list[Tensor], _module: nn.Module, _args: Any, output: Tensor) -> None:
+    parts.append(output.detach().flatten(1))
 
 
 def _outputs(task: Task, data: Dataset, number: int) -> Tensor:
     outputs = outputs_of(task, params_of(task.model), data, chunk=CHUNK)
-    require(
-        outputs is not None, "the model's outputs are not a tensor; expected scores [n, classes]"
-    )
-    assert outputs is not None
+    if outputs is None:
+        raise InputError("the model's outputs are not a tensor; expected scores [n, classes]")
     bad = int((~torch.isfinite(outputs)).reshape(len(outputs), -1).any(dim=1).sum())
     require(
         bad == 0,
@@ -237,7 +228,3 @@ def _outputs(task: Task, data: Dataset, number: int) -> Tensor:
         "leave it out, or lower the learning rate",
     )
     return outputs.reshape(len(outputs), -1).double()
-
-
-def _of_classes(data: Dataset, outputs: Tensor) -> bool:
-    return data.y.ndim == 1 and not data.y.is_floating_point() and outputs.shape[1] > 1

@@ -6,15 +6,7 @@ from typing import ClassVar
 
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.strict import Real, Truth, Whole
-from leakgauge.membership.catalog import (
-    ABOUT,
-    DEFAULT,
-    HELP,
-    NOTATION,
-    REGISTRY,
-    SEPARATE,
-    SHADOW,
-)
+from leakgauge.membership.catalog import ABOUT, DEFAULT, HELP, NOTATION, REGISTRY, SEPARATE, SHADOW
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.fields import (
     defense_field,

@@ -1,9 +1,10 @@
-"""Student t intervals of a mean, exact binomial intervals of a rate, and differences of estimates.
+"""Student t intervals of a mean, exact binomial intervals of a rate, means and differences.
 
 ``results.intervals`` has intervals that resample blocks of trials.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from leakgauge.core.checks import require
-from leakgauge.results.measurements import Estimate
+from leakgauge.results.measurements import Estimate, Histogram
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -92,6 +93,24 @@ def share_estimate(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     reach = unseen(mean.n, confidence) if mean.low == mean.high else 0.0
     low, high = max(mean.low - reach, SHARE[0]), min(mean.high + reach, SHARE[1])
     return replace(mean, low=low, high=high)
+
+
+def mean_of(estimates: Sequence[Estimate]) -> Estimate:
+    """Return the mean of estimates; interval ends are means, as if all errors were correlated.
+
+    >>> mean_of([Estimate(0.5, 0.4, 0.6, 10), Estimate(0.7, 0.6, 0.8, 20)])
+    Estimate(value=0.6, low=0.5, high=0.7, n=30, confidence=0.95, unit='')
+    """
+    ends = ([getattr(one, name) for one in estimates] for name in ("value", "low", "high"))
+    value, low, high = (float(np.mean(each)) for each in ends)
+    return replace(estimates[0], value=value, low=low, high=high, n=sum(one.n for one in estimates))
+
+
+def histogram_of(null: Floats, alternative: Floats, bins: int) -> Histogram:
+    """Return the numbers of scores under both hypotheses, over common bins of equal width."""
+    edges = np.histogram_bin_edges(np.concatenate([null, alternative]), bins)
+    counts = (tuple(np.histogram(one, edges)[0].tolist()) for one in (null, alternative))
+    return Histogram(tuple(float(f"{edge:.6g}") for edge in edges), *counts)
 
 
 def clopper_pearson(wrong: int, of: int, confidence: float = 0.95) -> tuple[float, float]:

@@ -7,8 +7,8 @@ from leakgauge.federation.metrics import LOSS
 from leakgauge.federation.report.wording import tables, verdict
 from leakgauge.federation.run.preparing import FederationPrepared
 from leakgauge.federation.spec import MEMBERSHIP, PROPERTY, RECONSTRUCTION, plain_word
+from leakgauge.report.facts import plain_figure
 from leakgauge.report.section import LEVELS
-from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import smallest_detectable
 from leakgauge.runs.assessment import Assessment, Controls, Finding, Threat
 from leakgauge.runs.question import Answer
@@ -82,10 +82,10 @@ def as_json(answer: Answer, folder: Path) -> dict[str, Any]:
             "verdict": one.words,
             "level": one.level,
             "metric": table.metric,
-            **_figure(table.mean),
-            **{name: _figure(each) for name, each in table.extra.items()},
+            **plain_figure(table.mean),
+            **{name: plain_figure(each) for name, each in table.extra.items()},
             "updates": [
-                {"round": number, "client": client, **_figure(cell)}
+                {"round": number, "client": client, **plain_figure(cell)}
                 for (number, client), cell in table.cells.items()
             ],
         }
@@ -94,15 +94,6 @@ def as_json(answer: Answer, folder: Path) -> dict[str, Any]:
         "notes": list(answer.run.notes),
         "warnings": list(answer.run.warnings),
         "missing": list(answer.missing),
-    }
-
-
-def _figure(one: Measurement) -> dict[str, float]:
-    return {
-        "value": one.estimate.value,
-        "low": one.estimate.low,
-        "high": one.estimate.high,
-        "chance": one.chance,
     }
 
 

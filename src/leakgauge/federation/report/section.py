@@ -38,17 +38,12 @@ _UNTRIED = (
 def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section of an answer; equal measurements give equal bytes.
 
-    Args:
-        answer: answer to the question.
-        question: the question; its name is the prefix of the anchors.
-        folder: folder with notes on the updates and rebuilt pictures.
-
     Raises:
         InputError: a file is damaged.
     """
     at, found = question.name, [(table, verdict(table)) for table in tables(answer.measurements)]
-    pictures, notes = _pictures(folder), _notes(folder)
-    names = {name: one.label for name, one in METRICS.items()}
+    pictures = _pictures(folder)
+    posteriors = [one for one in _notes(folder) if "posterior" in one]
     html = render(
         PACKAGE,
         "section.html.j2",
@@ -57,9 +52,9 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "run": answer.run,
             "found": found,
             "titles": TITLES,
-            "metrics": names,
+            "metrics": {name: one.label for name, one in METRICS.items()},
             "gallery": _gallery(pictures),
-            "posteriors": [one for one in notes if "posterior" in one],
+            "posteriors": posteriors,
             "missing": answer.missing,
             "parts": {name: answer.run.data[name] for name in PARTS},
             "rest": other_facts({k: v for k, v in answer.run.data.items() if k not in PARTS}),
@@ -76,7 +71,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         missing=answer.missing,
         warnings=list(answer.run.warnings),
         untried=_UNTRIED,
-        nav=_nav(at, pictures=bool(pictures), posteriors=any("posterior" in one for one in notes)),
+        nav=_nav(at, pictures=bool(pictures), posteriors=bool(posteriors)),
         style=files(PACKAGE).joinpath("section.css").read_text("utf-8"),
         private=bool(pictures),
     )
@@ -110,39 +105,29 @@ def _pictures(folder: Path) -> dict[str, Tensor]:
 def _notes(folder: Path) -> list[dict[str, Any]]:
     path = folder / NOTES_FILE
     try:
-        rows = json.loads(read_text(path))
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
+        rows: list[dict[str, Any]] = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
         raise InputError(f"{path} is damaged ({error}); run the command again") from error
-    found: list[dict[str, Any]] = rows
-    return found
+    return rows
 
 
 def _gallery(pictures: dict[str, Tensor]) -> list[tuple[str, str, list[str]]]:
     """Return update, kind and PNG data addresses, in the order of rounds and clients."""
     rows = []
-    for name in sorted(pictures, key=_order):
+    for name, x in pictures.items():
         number, _, rest = name.partition("/")
         client, _, kind = rest.rpartition("/")
-        shown = [png_address(x) for x in pictures[name]]
-        rows.append((f"round {number}, client {client}", kind, shown))
-    return rows
-
-
-def _order(name: str) -> tuple[int, str, str]:
-    number, _, rest = name.partition("/")
-    client, _, kind = rest.rpartition("/")
-    return int(number), client, kind
+        rows.append((int(number), client, kind, [png_address(one) for one in x]))
+    return [(f"round {at}, client {who}", kind, shown) for at, who, kind, shown in sorted(rows)]
 
 
 def _nav(at: str, *, pictures: bool, posteriors: bool) -> Sequence[tuple[str, str]]:
-    parts = (
-        ("verdict", "Verdict", True),
-        ("figures", "By round and client", True),
-        ("named", "Property named", posteriors),
-        ("records", "Records", pictures),
-        ("data", "Data", True),
-        ("settings", "Settings", True),
-    )
-    return [(f"{at}-{anchor}", text) for anchor, text, present in parts if present]
+    parts = {
+        "verdict": "Verdict",
+        "figures": "By round and client",
+        **({"named": "Property named"} if posteriors else {}),
+        **({"records": "Records"} if pictures else {}),
+        "data": "Data",
+        "settings": "Settings",
+    }
+    return [(f"{at}-{anchor}", text) for anchor, text in parts.items()]

@@ -1,7 +1,8 @@
 """Asks each question of each kept update, and returns the figures."""
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,13 +13,7 @@ from leakgauge.core.files import write_text
 from leakgauge.federation.run import members, properties, rebuilding
 from leakgauge.federation.run.figures import UpdateResults, measurements_of
 from leakgauge.federation.run.preparing import FederationPrepared, description_of
-from leakgauge.federation.spec import (
-    MEMBERSHIP,
-    NAME,
-    PROPERTY,
-    RECONSTRUCTION,
-    plain_word,
-)
+from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION, plain_word
 from leakgauge.integrations.kept_reading import KeptUpdate, as_json
 from leakgauge.inversion.attack import search_progress
 from leakgauge.inversion.scoring import are_pictures
@@ -31,15 +26,6 @@ MOST_PICTURES = 8
 """Largest number of pictures of an update in the report."""
 
 NOTES_FILE = "clients.json"
-
-
-@dataclass
-class _Attacked:
-    """Finished results, and why others are missing."""
-
-    found: UpdateResults = field(default_factory=UpdateResults)
-    missing: list[str] = field(default_factory=list)
-    stopped: bool = False
 
 
 def answer(
@@ -56,83 +42,60 @@ def answer(
     """
     run = description_of(prepared)
     begin(folder, run, progress, identity=run)
-    attacked = _attack(prepared, folder, progress)
-    warnings = _warnings(attacked.found)
+    found, missing, stopped = _attack(prepared, folder, progress)
+    warnings = _warnings(found)
     for text in warnings:
         progress.warn(text)
     if not prepared.spec.redact:
-        _keep_pictures(folder, attacked.found)
-    _keep_notes(folder, prepared, attacked.found)
-    measurements = measurements_of(prepared, attacked.found)
+        _keep_pictures(folder, found)
+    _keep_notes(folder, prepared, found)
+    measurements = measurements_of(prepared, found)
     if not measurements:
-        raise InputError("; ".join(dict.fromkeys(attacked.missing)))
-    run = replace(run, warnings=warnings)
-    return Answer(run, measurements, tuple(attacked.missing), attacked.stopped)
+        raise InputError("; ".join(dict.fromkeys(missing)))
+    return Answer(replace(run, warnings=warnings), measurements, tuple(missing), stopped)
 
 
-def _attack(prepared: FederationPrepared, folder: WorkFolder, progress: Progress) -> _Attacked:
-    attacked = _Attacked()
-    found = attacked.found
+def _attack(
+    prepared: FederationPrepared, folder: WorkFolder, progress: Progress
+) -> tuple[UpdateResults, list[str], bool]:
+    """Return finished results, why others are missing, and whether the user stopped the run."""
+    found, missing = UpdateResults(), list[str]()
     updates = prepared.kept.updates
     for ask in prepared.spec.ask:
         for number, one in enumerate(updates, start=1):
             what = f"{plain_word(ask)}, {one.name}"
             if ask == MEMBERSHIP and one.client not in prepared.held:
-                attacked.missing.append(f"{what}: the records of this client are unknown")
+                missing.append(f"{what}: the records of this client are unknown")
                 continue
             try:
+                name = f"{ask}/{one.number:04d}/{one.client}"
+                kept = once(folder, name, partial(_made, ask, prepared, one, progress))
                 if ask == RECONSTRUCTION:
-                    found.rebuilt[one] = _rebuilt(prepared, one, folder, progress)
+                    found.rebuilt[one] = rebuilding.from_arrays(kept)
                 elif ask == MEMBERSHIP:
-                    found.members[one] = _members(prepared, one, folder)
+                    found.members[one] = members.from_arrays(kept)
                 else:
-                    found.properties[one] = _property(prepared, one, folder)
+                    found.properties[one] = properties.from_arrays(kept)
             except InputError as error:
-                attacked.missing.append(f"{what}: {error}")
+                missing.append(f"{what}: {error}")
             except KeyboardInterrupt:
                 if not any((found.rebuilt, found.members, found.properties)):
                     raise
-                attacked.missing.append(f"{what} and what follows: you stopped the run")
-                attacked.stopped = True
-                return attacked
+                missing.append(f"{what} and what follows: you stopped the run")
+                return found, missing, True
             progress.step(f"{NAME}: {plain_word(ask)}", number, len(updates))
-    return attacked
+    return found, missing, False
 
 
-def _rebuilt(
-    prepared: FederationPrepared, one: KeptUpdate, folder: WorkFolder, progress: Progress
-) -> rebuilding.RebuiltUpdate:
-    def make() -> Kept:
-        iterations = rebuilding.method(prepared).iterations
-        search = search_progress(progress, f"{NAME}: {one.name}", iterations)
-        made = rebuilding.rebuild(prepared, one, search)
-        return made.to_arrays(redact=prepared.spec.redact)
-
-    return rebuilding.from_arrays(once(folder, _name(RECONSTRUCTION, one), make))
-
-
-def _members(
-    prepared: FederationPrepared, one: KeptUpdate, folder: WorkFolder
-) -> members.MembershipResult:
-    kept = once(
-        folder,
-        _name(MEMBERSHIP, one),
-        lambda: members.infer_members(prepared, one).to_arrays(),
-    )
-    return members.from_arrays(kept)
-
-
-def _property(
-    prepared: FederationPrepared, one: KeptUpdate, folder: WorkFolder
-) -> properties.PropertyResult:
-    kept = once(
-        folder, _name(PROPERTY, one), lambda: properties.infer_property(prepared, one).to_arrays()
-    )
-    return properties.from_arrays(kept)
-
-
-def _name(ask: str, one: KeptUpdate) -> str:
-    return f"{ask}/{one.number:04d}/{one.client}"
+def _made(ask: str, prepared: FederationPrepared, one: KeptUpdate, progress: Progress) -> Kept:
+    """Return the result of one question about one update, as arrays and plain values."""
+    if ask == MEMBERSHIP:
+        return members.infer_members(prepared, one).to_arrays()
+    if ask == PROPERTY:
+        return properties.infer_property(prepared, one).to_arrays()
+    iterations = rebuilding.method(prepared).iterations
+    search = search_progress(progress, f"{NAME}: {one.name}", iterations)
+    return rebuilding.rebuild(prepared, one, search).to_arrays(redact=prepared.spec.redact)
 
 
 def _warnings(found: UpdateResults) -> list[str]:
@@ -150,8 +113,7 @@ def _keep_pictures(folder: WorkFolder, found: UpdateResults) -> None:
     parts = {}
     for one, rebuilt in found.rebuilt.items():
         if are_pictures(rebuilt.x):
-            pair = {"rebuilt": rebuilt.x, "truth": rebuilt.truth}
-            for kind, x in pair.items():
+            for kind, x in (("rebuilt", rebuilt.x), ("truth", rebuilt.truth)):
                 if len(x):
                     shown = (255 * x[:MOST_PICTURES]).round().clamp(0, 255).to(torch.uint8)
                     parts[f"{one.number}/{one.client}/{kind}"] = shown.contiguous()

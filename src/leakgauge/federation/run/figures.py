@@ -1,6 +1,6 @@
 """Measurements of the results, by round and client."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -24,7 +24,7 @@ from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 from leakgauge.results.scores import ADVANTAGE, AUROC
-from leakgauge.results.statistics import mean_estimate, share_estimate
+from leakgauge.results.statistics import mean_estimate, mean_of, share_estimate
 from leakgauge.runs.spec import NONE
 
 
@@ -42,12 +42,7 @@ Figure = tuple[Estimate, float]
 
 
 def measurements_of(prepared: FederationPrepared, found: UpdateResults) -> list[Measurement]:
-    """Return the figures of each update, and their means over all updates.
-
-    Args:
-        prepared: the prepared run.
-        found: results of the attacks.
-    """
+    """Return the figures of each update, and their means over all updates."""
     make = partial(_measurement, prepared)
     made: list[Measurement] = []
     for ask, figures in (
@@ -57,7 +52,8 @@ def measurements_of(prepared: FederationPrepared, found: UpdateResults) -> list[
     ):
         for metric in dict.fromkeys(name for each in figures.values() for name in each):
             known = {one: each[metric] for one, each in figures.items() if metric in each}
-            made.append(make(ask, metric, ACCUMULATED, *_mean(list(known.values()))))
+            estimates, chances = zip(*known.values(), strict=True)
+            made.append(make(ask, metric, ACCUMULATED, mean_of(estimates), float(np.mean(chances))))
             made += [
                 make(ask, of_client(metric, one.client), one.number, *figure)
                 for one, figure in known.items()
@@ -82,17 +78,6 @@ def _of_members(result: MembershipResult, prepared: FederationPrepared) -> Mappi
 
 def _of_property(named: PropertyResult, prepared: FederationPrepared) -> Mapping[str, Figure]:
     return {PROPERTY_AUROC: (named.estimates(seed=prepared.spec.seed)[AUROC], 0.5)}
-
-
-def _mean(each: Sequence[Figure]) -> Figure:
-    """Return the mean over updates; interval ends are means, as if errors were correlated."""
-    value, low, high = (
-        float(np.mean([getattr(one, name) for one, _ in each])) for name in ("value", "low", "high")
-    )
-    first = each[0][0]
-    total = sum(one.n for one, _ in each)
-    mean = Estimate(value, low, high, total, first.confidence, first.unit)
-    return mean, float(np.mean([chance for _, chance in each]))
 
 
 def _right(prepared: FederationPrepared, found: UpdateResults) -> Iterator[Figure]:

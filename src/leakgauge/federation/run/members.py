@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,11 +16,7 @@ from leakgauge.data.split_members import split_known
 from leakgauge.federation.run.preparing import FederationPrepared
 from leakgauge.federation.spec import ATTACKS, MEMBERSHIP, NAME
 from leakgauge.integrations.kept_reading import KeptUpdate
-from leakgauge.membership.adversaries.adversary import (
-    Floats,
-    MembershipAttack,
-    log_posterior,
-)
+from leakgauge.membership.adversaries.adversary import Floats, MembershipAttack, log_posterior
 from leakgauge.membership.adversaries.thresholds import ScoreAttack
 from leakgauge.membership.catalog import parse_attack
 from leakgauge.membership.observation import Observed
@@ -30,6 +27,7 @@ from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.roc import auroc
 from leakgauge.results.scores import ScoredTrials, score
+from leakgauge.runs.parts import Kept
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,7 @@ class LossAfter(ScoreAttack):
 
     def score(self, records: Observed) -> Floats:
         """Return minus the log loss at the last snapshot ``[n]``."""
-        values: Floats = -records.log_loss[:, -1].numpy()
-        return values
+        return np.asarray(-records.log_loss[:, -1].numpy(), np.float64)
 
 
 @dataclass(frozen=True)
@@ -55,8 +52,7 @@ class LossDrop(ScoreAttack):
 
     def score(self, records: Observed) -> Floats:
         """Return how far the log loss falls from the first to the last snapshot ``[n]``."""
-        values: Floats = (records.log_loss[:, 0] - records.log_loss[:, -1]).numpy()
-        return values
+        return np.asarray((records.log_loss[:, 0] - records.log_loss[:, -1]).numpy(), np.float64)
 
 
 LOSS_ATTACKS: Mapping[str, Any] = {one.name: one for one in (LossAfter(), LossDrop())}
@@ -80,7 +76,7 @@ class MembershipResult:
     log_odds: NDArray[np.float64]
     adversary: str
 
-    def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def to_arrays(self) -> Kept:
         """Return the result as arrays and plain values."""
         return {"member": self.member, "log_odds": self.log_odds}, {"adversary": self.adversary}
 
@@ -103,22 +99,20 @@ def infer_members(prepared: FederationPrepared, one: KeptUpdate) -> MembershipRe
     spec = prepared.spec
     seed = derive(spec.seed, NAME, MEMBERSHIP, one.client)  # the same targets in every round
     rng = stream(seed, "records")
-    members = _some(prepared.held[one.client], rng)
-    others = _some(prepared.public, rng)
-    split = split_known(members, others, rng=rng)
+    sides = [_some(rows, rng) for rows in (prepared.held[one.client], prepared.public)]
+    split = split_known(*sides, rng=rng)
     update = one.update(prepared.task.model, prepared.training)
     before = {**update.before, **update.held}
     after = {**before, **update.after(), **update.buffers}
     snapshots = [with_params(prepared.task, tensors) for tensors in (before, after)]
     recipe = MembershipRecipe(prepared.task, MembershipSpec(seed=spec.seed))
     target = given_target(snapshots, prepared.data, split, recipe)
-    names = spec.adversary or ATTACKS
     attacks: list[MembershipAttack] = [
-        LOSS_ATTACKS[one] if one in LOSS_ATTACKS else parse_attack(one) for one in names
+        LOSS_ATTACKS[name] if name in LOSS_ATTACKS else parse_attack(name)
+        for name in spec.adversary or ATTACKS
     ]
     target = target.viewed([attack.needs for attack in attacks])
-    found: dict[str, MembershipResult] = {}
-    favour: dict[str, float] = {}
+    found: list[tuple[float, MembershipResult]] = []
     refused = []
     for attack in attacks:
         try:
@@ -126,14 +120,15 @@ def infer_members(prepared: FederationPrepared, one: KeptUpdate) -> MembershipRe
         except InputError as error:
             refused.append(f"{attack.name}: {error}")
             continue
-        found[attack.name] = MembershipResult(target.targets.member, scores.targets, attack.name)
-        favour[attack.name] = float(auroc(target.validation.member, scores.validation))
+        favour = float(auroc(target.validation.member, scores.validation))
+        result = MembershipResult(target.targets.member, scores.targets, attack.name)
+        found.append((favour, result))
     if not found:
         raise InputError("; ".join(refused))
-    return found[max(found, key=lambda name: favour[name])]
+    return max(found, key=itemgetter(0))[1]  # the first of equal ones
 
 
-def from_arrays(kept: tuple[Mapping[str, Any], Mapping[str, Any]]) -> MembershipResult:
+def from_arrays(kept: Kept) -> MembershipResult:
     """Return the result from the values of ``to_arrays``."""
     arrays, about = kept
     return MembershipResult(arrays["member"].astype(bool), arrays["log_odds"], about["adversary"])

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,7 +32,6 @@ FOLDS, CLIENTS = 4, 8
 
 FEWEST = 10
 """Smallest number of a client's records, and of unused records, for membership."""
-
 
 _NOT_SHOWN = ("kept", "files", "data")
 """Settings that the description of a run omits; the checksum represents the kept updates."""
@@ -90,7 +88,7 @@ def prepare(spec: FederationSpec, source: Source) -> FederationPrepared:
     refused: dict[str, str] = {}
     for ask in (*asked, *(one for one in ASKS if one not in asked)):
         try:
-            _check(ask, prepared)
+            _CHECKS[ask](prepared)
         except InputError as error:
             if ask in asked and (spec.ask or (ask == PROPERTY and spec.secret is not None)):
                 raise
@@ -138,15 +136,6 @@ def count_of(prepared: FederationPrepared, one: KeptUpdate) -> int:
     return min(one.examples, IMAGES)
 
 
-def _check(ask: str, prepared: FederationPrepared) -> None:
-    checks = {
-        RECONSTRUCTION: _check_reconstruction,
-        MEMBERSHIP: _check_membership,
-        PROPERTY: _check_property,
-    }
-    checks[ask](prepared)
-
-
 def _check_reconstruction(prepared: FederationPrepared) -> None:
     for one in prepared.kept.updates:
         count_of(prepared, one)
@@ -171,11 +160,12 @@ def _check_steps(prepared: FederationPrepared, one: KeptUpdate) -> None:
 
 
 def _check_membership(prepared: FederationPrepared) -> None:
+    names = enumerate(prepared.kept.clients[:6], start=1)
     require(
         len(prepared.held) > 0,
         f"the owners of the task's records are unknown; add a secret {CLIENT!r} to its Dataset: 0 "
         "for records that no client has, 1 for those of the first kept client, and so on "
-        f"({_listed(prepared)})",
+        f"({', '.join(f'{number}: {name}' for number, name in names)})",
     )
     asked = [name for name in prepared.kept.clients if name in prepared.held]
     fewest = min([len(prepared.public), *(len(prepared.held[name]) for name in asked)])
@@ -216,6 +206,13 @@ def _check_property(prepared: FederationPrepared) -> None:
         )
 
 
+_CHECKS = {
+    RECONSTRUCTION: _check_reconstruction,
+    MEMBERSHIP: _check_membership,
+    PROPERTY: _check_property,
+}
+
+
 def _secret(prepared: FederationPrepared) -> str:
     """Return the property to infer."""
     others = [name for name in prepared.data.secrets if name != CLIENT]
@@ -253,15 +250,9 @@ def _owners(data: Dataset, kept: Kept) -> tuple[Tensor, dict[str, Tensor]]:
     return public, {name: one for name, one in rows.items() if len(one) > 0}
 
 
-def _listed(prepared: FederationPrepared) -> str:
-    names = prepared.kept.clients
-    return ", ".join(f"{number}: {name}" for number, name in enumerate(names[:6], start=1))
-
-
 def description_of(prepared: FederationPrepared) -> Run:
     """Return the settings and facts of a run for the report."""
-    spec, kept, source = prepared.spec, prepared.kept, prepared.source
-    settings: Mapping[str, Any] = plain(spec)
+    kept, source = prepared.kept, prepared.source
     facts = {
         "name": source.name,
         "fingerprint": source.fingerprint,
@@ -275,7 +266,7 @@ def description_of(prepared: FederationPrepared) -> Run:
     }
     shown = {
         name: value
-        for name, value in settings.items()
+        for name, value in plain(prepared.spec).items()
         if name not in _NOT_SHOWN and value not in (None, [], {}, False)
     }
     return Run("", shown, facts, (*source.notes, *_notes(prepared)), versions())
@@ -295,8 +286,9 @@ def _notes(prepared: FederationPrepared) -> Sequence[str]:
             f"{few} updates have more records than a search looks for; it finds records with a "
             "mean gradient like the update's (--images)"
         )
-    several = (one for one in prepared.kept.updates if _steps(prepared, one) > 1)
-    if not prepared.spec.simulate and any(prepared.known(one).momentum for one in several):
+    each = ((prepared.known(one), one.examples) for one in prepared.kept.updates)
+    moves = any(known.momentum and (known.steps_over(n) or 1) > 1 for known, n in each)
+    if not prepared.spec.simulate and moves:
         notes.append(
             "clients use momentum: their change of weights is scaled to a mean gradient as if the "
             "gradient were equal at each step; --simulate runs the steps themselves"
@@ -304,7 +296,3 @@ def _notes(prepared: FederationPrepared) -> Sequence[str]:
     if not prepared.held:
         notes.append("the clients' records are unknown here, so rebuilt ones are not scored")
     return notes
-
-
-def _steps(prepared: FederationPrepared, one: KeptUpdate) -> int:
-    return prepared.known(one).steps_over(one.examples) or 1

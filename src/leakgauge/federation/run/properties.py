@@ -1,6 +1,6 @@
 """Infers a property of a client's records from its update, by simulating clients."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import ScoredTrials, score
+from leakgauge.runs.parts import Kept
 from leakgauge.training.federation import upload_of
 from leakgauge.training.optimizers import sgd
 from leakgauge.training.participant import Turn
@@ -72,7 +73,7 @@ class PropertyResult:
     truth: NDArray[np.int64]
     scored: Floats
 
-    def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def to_arrays(self) -> Kept:
         """Return the result as arrays and plain values."""
         arrays = {"log_posterior": self.log_posterior, "truth": self.truth, "judged": self.scored}
         return arrays, {}
@@ -118,7 +119,7 @@ def infer_property(prepared: FederationPrepared, one: KeptUpdate) -> PropertyRes
     return PropertyResult(log_posterior=own, truth=truth, scored=np.concatenate(found))
 
 
-def from_arrays(kept: tuple[Mapping[str, Any], Mapping[str, Any]]) -> PropertyResult:
+def from_arrays(kept: Kept) -> PropertyResult:
     """Return the result from the values of ``to_arrays``."""
     arrays, _ = kept
     return PropertyResult(arrays["log_posterior"], arrays["truth"], arrays["judged"])
@@ -157,14 +158,7 @@ def _features(
 
 
 def deal(data: Dataset, public: Tensor, secret: str, rng: np.random.Generator) -> list[Fold]:
-    """Return the rows of public records in equal folds, by the value of the property.
-
-    Args:
-        data: all records.
-        public: rows of the records that no client has.
-        secret: the property.
-        rng: source of the order.
-    """
+    """Return the rows of public records in equal folds, by the value of the property."""
     rows = public.cpu().numpy()
     codes = data.secrets[secret].cpu().numpy()[rows]
     folds: list[Fold] = [[] for _ in range(FOLDS)]
@@ -189,10 +183,16 @@ def disjoint(fold: Fold, size: int) -> Clients:
 
 
 def _overlapping(fold: Fold, count: int, size: int, rng: np.random.Generator) -> Clients:
-    """Return the records of clients that may share some, each value equally often."""
-    return [
-        (_drawn(fold[number % len(fold)], size, rng), number % len(fold)) for number in range(count)
-    ]
+    """Return the records of clients that may share some, each value equally often.
+
+    A client has no record twice where a value has enough of them.
+    """
+    clients = []
+    for value in (number % len(fold) for number in range(count)):
+        rows = fold[value]
+        own = rng.permutation(rows)[:size] if len(rows) >= size else rng.choice(rows, size=size)
+        clients.append((own, value))
+    return clients
 
 
 def _simulated(simulate: Any, clients: Clients) -> Simulated:
@@ -200,13 +200,6 @@ def _simulated(simulate: Any, clients: Clients) -> Simulated:
     features = [simulate(rows) for rows, _ in clients]
     truth = np.array([value for _, value in clients], dtype=np.int64)
     return np.stack(features) if features else np.zeros((0, 0), np.float32), truth
-
-
-def _drawn(rows: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the records of a simulated client, without repetition if there are enough."""
-    if len(rows) >= size:
-        return rng.permutation(rows)[:size]
-    return rng.choice(rows, size=size)
 
 
 def _fitted(taught: Sequence[Simulated], parts: int) -> Pipeline:
@@ -224,8 +217,7 @@ def _fitted(taught: Sequence[Simulated], parts: int) -> Pipeline:
 
 def _log_posterior(fitted: Pipeline, features: NDArray[Any]) -> Floats:
     chances = fitted.predict_proba(features.astype(np.float32))
-    found: Floats = np.log(np.clip(chances, SMALLEST, 1 - SMALLEST))
-    return found
+    return np.asarray(np.log(np.clip(chances, SMALLEST, 1 - SMALLEST)))
 
 
 def _coordinates(update: Update, seed: int) -> Tensor:
@@ -243,8 +235,7 @@ def _read(sent: Update, kept: Tensor) -> NDArray[np.float32]:
     change = [after[name].detach() - sent.before[name] for name in sorted(sent.before)]
     flat = torch.cat([leaf.flatten() for leaf in change]).cpu()[kept]
     norms = torch.stack([leaf.norm().cpu() for leaf in change]).clamp(min=TINY).log()
-    found: NDArray[np.float32] = torch.cat([flat, norms]).float().numpy()
-    return found
+    return np.asarray(torch.cat([flat, norms]).float().numpy(), np.float32)
 
 
 def over_rounds(each: Sequence[PropertyResult]) -> Floats:
@@ -255,5 +246,4 @@ def over_rounds(each: Sequence[PropertyResult]) -> Floats:
     [0.941, 0.059]
     """
     total = np.sum([one.log_posterior for one in each], axis=0)
-    found: Floats = total - np.logaddexp.reduce(total)
-    return found
+    return np.asarray(total - np.logaddexp.reduce(total))

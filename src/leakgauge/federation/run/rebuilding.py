@@ -1,9 +1,7 @@
 """Rebuilds the records behind a kept update, and scores them where the auditor knows the truth."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +25,7 @@ from leakgauge.inversion.scoring import (
     nearest_pairs,
     to_unit,
 )
+from leakgauge.runs.parts import Kept
 
 Floats = NDArray[np.float64]
 
@@ -53,7 +52,7 @@ class RebuiltUpdate:
     labels: NDArray[np.int64]
     warnings: tuple[str, ...]
 
-    def to_arrays(self, *, redact: bool) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def to_arrays(self, *, redact: bool) -> Kept:
         """Return it as arrays and plain values, without any record where ``redact``."""
         x, truth = (one[:0] if redact else one for one in (self.x, self.truth))
         labels = self.labels[:0] if redact else self.labels
@@ -101,15 +100,8 @@ def rebuild(
         x, truth = x[order[0]], true[order[1]]
         scores = scorer.scores(x, truth)[PSNR].cpu().numpy()
         guess = max(_matched(scorer, guessed, true) for guessed in guesses)
-    return RebuiltUpdate(
-        x=x,
-        truth=truth,
-        psnr=scores,
-        guess=guess,
-        loss=received.loss,
-        labels=received.labels.cpu().numpy(),
-        warnings=received.warnings,
-    )
+    labels = received.labels.cpu().numpy()
+    return RebuiltUpdate(x, truth, scores, guess, received.loss, labels, received.warnings)
 
 
 def method(prepared: FederationPrepared) -> Method:
@@ -129,15 +121,9 @@ def _matched(scorer: Scorer, guess: Tensor, truth: Tensor) -> float:
     return float(scorer.scores(guess[rows], truth[columns])[PSNR].mean())
 
 
-def from_arrays(kept: tuple[Mapping[str, Any], Mapping[str, Any]]) -> RebuiltUpdate:
+def from_arrays(kept: Kept) -> RebuiltUpdate:
     """Return what ``to_arrays`` gave."""
     arrays, about = kept
-    return RebuiltUpdate(
-        x=torch.from_numpy(arrays["x"]),
-        truth=torch.from_numpy(arrays["truth"]),
-        psnr=arrays["psnr"],
-        guess=about["guess"],
-        loss=about["loss"],
-        labels=arrays["labels"],
-        warnings=tuple(about["warnings"]),
-    )
+    x, truth = (torch.from_numpy(arrays[name]) for name in ("x", "truth"))
+    figures = arrays["psnr"], about["guess"], about["loss"]
+    return RebuiltUpdate(x, truth, *figures, arrays["labels"], tuple(about["warnings"]))

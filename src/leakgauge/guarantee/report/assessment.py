@@ -4,7 +4,7 @@ from pathlib import Path
 
 from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN
 from leakgauge.guarantee.report.audited import AuditedGuarantee, audited_guarantee
-from leakgauge.guarantee.report.sentences import KEPT, VIOLATED
+from leakgauge.guarantee.report.sentences import headline
 from leakgauge.runs.assessment import Assessment, Finding, Promised, Threat
 from leakgauge.runs.question import Answer
 
@@ -35,11 +35,11 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
 
 
 def _finding(audited: AuditedGuarantee, metric: str, *, leads: bool) -> Finding:
-    one = audited.figures[metric]
+    level, words = headline(audited)
     return Finding(
-        one,
-        VIOLATED if audited.violated else KEPT,
-        "strong" if audited.violated else "none",
+        audited.figures[metric],
+        words,
+        level,
         leads,
         no_smallest="a lower bound has none; the largest epsilon that the trials can show is "
         f"{audited.theory[_LARGEST[metric]]:.3g}",
@@ -86,17 +86,15 @@ def _promises(audited: AuditedGuarantee) -> list[Promised]:
 
 
 def _threat(audited: AuditedGuarantee) -> Threat:
-    count = len(audited.values)
-    name = audited.settings["attribute"]
+    count, name = len(audited.values), audited.settings["attribute"]
     return Threat(
         goal=f"to infer which of {count} values the attribute {name!r} of one record has",
         knows=[
-            "The record in all its versions, the model, and how the mechanism clips and adds "
-            "noise.",
+            "The record in all its versions, the model, and how the mechanism clips and adds noise."
         ],
         does=[
             f"It scores {audited.settings['trials']} releases with the statistic "
-            f"{audited.settings['statistic']}.",
+            f"{audited.settings['statistic']}."
         ],
         lacks=["Which version is behind each release, and the noise."],
         nist=["NISTAML.033 membership inference"],

@@ -10,6 +10,7 @@ from typing import Any
 from leakgauge.core.checks import require
 from leakgauge.guarantee.metrics import DISTANCE_OVER_CLIP, EPSILON, GAUSSIAN, IN_SAMPLE
 from leakgauge.guarantee.spec import GuaranteeSpec
+from leakgauge.report.facts import plain_interval
 from leakgauge.results.measurements import Measurement
 from leakgauge.runs.question import Answer
 from leakgauge.runs.spec import declared
@@ -49,7 +50,7 @@ class AuditedGuarantee:
 
     @property
     def theory(self) -> Mapping[str, float]:
-        """Return the epsilons that are known without a measurement, by name."""
+        """The epsilons that are known without a measurement, by name."""
         return self.epsilon.theory
 
     @property
@@ -82,19 +83,13 @@ def audited_guarantee(
         InputError: some are missing, as in a damaged folder.
     """
     figures = {one.metric: one for one in measurements}
-    for known, wanted, what in (
-        (settings, SETTINGS, "settings"),
-        (figures, (EPSILON, GAUSSIAN), "measurements"),
-    ):
-        for name in wanted:
-            require(name in known, f"the {what} of this audit lack {name!r}; run it again")
-    return AuditedGuarantee(_in_order(settings), figures)
-
-
-def _in_order(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in the order of declaration, which a run loses when it is read back."""
+    for name in SETTINGS:
+        require(name in settings, f"the settings of this audit lack {name!r}; run it again")
+    for name in (EPSILON, GAUSSIAN):
+        require(name in figures, f"the measurements of this audit lack {name!r}; run it again")
+    # A run that is read back has lost the order of declaration.
     names = [*(name for name in declared(GuaranteeSpec) if name in settings), *settings]
-    return {name: settings[name] for name in names}
+    return AuditedGuarantee({name: settings[name] for name in names}, figures)
 
 
 NAMES = {"estimate": EPSILON, "gaussian": GAUSSIAN, "in_sample": IN_SAMPLE}
@@ -121,9 +116,6 @@ def as_json(answer: Answer, folder: Path) -> dict[str, Any]:
 
 
 def _ends(audited: AuditedGuarantee, metric: str) -> dict[str, float | None]:
-    estimate, high = audited.figures[metric].estimate, audited.upper_end(metric)
-    return {
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": high if math.isfinite(high) else None,
-    }
+    high = audited.upper_end(metric)
+    ends = plain_interval(audited.figures[metric].estimate)
+    return {**ends, "high": high if math.isfinite(high) else None}

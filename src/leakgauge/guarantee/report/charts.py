@@ -33,12 +33,7 @@ _DASHES = {"pair_exact": "-", "mechanism_classic": (0, (4, 3)), "largest_showabl
 
 
 def draw_scores(measurement: Measurement, *, name: str) -> Markup | None:
-    """Return the scores under both hypotheses (Li et al., CCS 2024, Figure 7), or None.
-
-    Args:
-        measurement: the measurement of epsilon.
-        name: name that is unique on the page.
-    """
+    """Return the scores behind an epsilon (Li et al., CCS 2024, Figure 7); None without any."""
     histogram = measurement.histogram
     if histogram is None:
         return None

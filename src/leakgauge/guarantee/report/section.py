@@ -8,17 +8,10 @@ from typing import Any, cast
 from leakgauge.guarantee.metrics import METRICS
 from leakgauge.guarantee.report.audited import AuditedGuarantee, audited_guarantee
 from leakgauge.guarantee.report.charts import draw_scores
-from leakgauge.guarantee.report.sentences import (
-    BIASED,
-    KEPT,
-    THEORY,
-    VIOLATED,
-    sentences,
-    verdict,
-)
+from leakgauge.guarantee.report.sentences import BIASED, THEORY, headline, sentences, verdict
 from leakgauge.guarantee.spec import CRAFTED, QUESTION, RANDOM, GuaranteeSpec
 from leakgauge.report.facts import other_facts, parts
-from leakgauge.report.section import Level, Line, Row, Section
+from leakgauge.report.section import Line, Row, Section
 from leakgauge.report.templates import render
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Answer, Question
@@ -40,11 +33,6 @@ STYLE = """
 def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section.
 
-    Args:
-        answer: answer to the question.
-        question: the question; its name is the prefix of the anchors.
-        folder: not used.
-
     Raises:
         InputError: settings or measurements are missing, as in a damaged folder.
     """
@@ -65,11 +53,11 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
 
 
 def _row(audited: AuditedGuarantee) -> Row:
-    estimate = audited.epsilon.estimate
+    estimate, (level, words) = audited.epsilon.estimate, headline(audited)
     return Row(
         ask=QUESTION,
-        verdict=VIOLATED if audited.violated else KEPT,
-        level=_level(audited),
+        verdict=words,
+        level=level,
         text=verdict(audited),
         metric=METRICS[audited.epsilon.metric].title,
         estimate=estimate,
@@ -80,32 +68,28 @@ def _row(audited: AuditedGuarantee) -> Row:
     )
 
 
-def _level(audited: AuditedGuarantee) -> Level:
-    return "strong" if audited.violated else "none"
-
-
 def _lines(audited: AuditedGuarantee) -> list[Line]:
     *texts, last = sentences(audited)
     return [*map(Line, texts), Line(last, level="strong" if audited.violated else None)]
 
 
 def _nav(audited: AuditedGuarantee, at: str) -> list[tuple[str, str]]:
-    anchors = {"scores": "Scores", "figures": "Measured and promised", "data": "Data"}
-    if audited.epsilon.histogram is None:
-        del anchors["scores"]
+    scores = {} if audited.epsilon.histogram is None else {"scores": "Scores"}
+    anchors = {**scores, "figures": "Measured and promised", "data": "Data"}
     return [(f"{at}-{name}", title) for name, title in anchors.items()]
 
 
 def _values(audited: AuditedGuarantee, run: Run, at: str) -> dict[str, Any]:
     *texts, last = sentences(audited)
+    level, words = headline(audited)
     return {
         "at": at,
         "run": run,
         "settings": audited.settings,
         "new_value": audited.new_value,
         "epsilon": audited.epsilon,
-        "level": _level(audited),
-        "badge": VIOLATED if audited.violated else KEPT,
+        "level": level,
+        "badge": words,
         "saturated": audited.saturated,
         "verdict": last,
         "sentences": texts,

@@ -1,10 +1,8 @@
 """The result of an audited guarantee in words."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from leakgauge.guarantee.metrics import GAUSSIAN
 from leakgauge.guarantee.report.audited import AuditedGuarantee
+from leakgauge.report.section import Level
 from leakgauge.report.wording import count, short
 
 VIOLATED, KEPT = "The promise does not hold", "Nothing against the promise"
@@ -24,6 +22,11 @@ BIASED = (
     "The paper's estimate chooses the best threshold on the trials that it scores, so it is biased "
     "upward, and its interval does not account for that choice."
 )
+
+
+def headline(audited: AuditedGuarantee) -> tuple[Level, str]:
+    """Return the level and the verdict in a few words."""
+    return ("strong", VIOLATED) if audited.violated else ("none", KEPT)
 
 
 def sentences(audited: AuditedGuarantee) -> list[str]:
@@ -53,22 +56,16 @@ def _audit(audited: AuditedGuarantee) -> str:
     new = f"{name!r} = {others[0]!r}"
     if len(others) > 1:
         new = f"one of its {len(others)} other values, drawn anew for each release"
+    rounds = settings.get("rounds", 0)
+    epochs = "an epoch" if rounds == 1 else f"{rounds} epochs"
+    model = f"The model is that after {epochs} of DP-SGD on the records. " if rounds else ""
     return (
         f"{_mechanism(str(settings['mechanism']))} (clip {settings['clip']:g}, noise "
         f"{settings['noise']:g}) released the gradient of a {_canary(str(settings['canary']))} "
         f"{count(int(settings['trials']))} times, half with {name!r} = {own!r} and half with "
-        f"{new}. {_model(settings)}Epsilon measures how well an attacker can distinguish them: "
+        f"{new}. {model}Epsilon measures how well an attacker can distinguish them: "
         "0 means not at all."
     )
-
-
-def _model(settings: Mapping[str, Any]) -> str:
-    """Return a sentence about the model's training; empty without training."""
-    rounds = settings.get("rounds", 0)
-    if not rounds:
-        return ""
-    epochs = "an epoch" if rounds == 1 else f"{rounds} epochs"
-    return f"The model is that after {epochs} of DP-SGD on the records. "
 
 
 def _measured(audited: AuditedGuarantee) -> str:

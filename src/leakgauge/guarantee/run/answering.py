@@ -45,8 +45,8 @@ def answer(
     Raises:
         InputError: the training diverges, or the mechanism fails.
     """
-    run, spec = prepared.run, prepared.spec
-    identity = replace(run, settings={**run.settings, "code": own_code(spec)})
+    run = prepared.run
+    identity = replace(run, settings={**run.settings, "code": own_code(prepared.spec)})
     begin(folder, run, progress, identity=identity)
     with one_thread():
         pair, result = _audit(prepared, folder, progress)
@@ -61,9 +61,7 @@ def _audit(
     search = Checkpoint(folder, "search")
     crafting = partial(progress.step, CRAFTING)
     kept = once(
-        folder,
-        "record",
-        lambda: pair_to_arrays(pair_of(prepared, task, params, crafting, search)),
+        folder, "record", lambda: pair_to_arrays(pair_of(prepared, task, params, crafting, search))
     )
     folder.forget("search")
     pair = pair_from_arrays(kept, prepared)
@@ -99,12 +97,6 @@ def audited_params(
 
     Without rounds they are the initial ones. A round is an epoch of DP-SGD. Kept parameters are
     read back.
-
-    Args:
-        prepared: the prepared audit.
-        task: the initial model and its loss.
-        folder: keeps the parameters.
-        progress: receives finished rounds.
 
     Raises:
         InputError: the training diverges.

@@ -5,8 +5,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.versions import versions
 from leakgauge.guarantee.game import AuditResult
@@ -22,7 +20,8 @@ from leakgauge.guarantee.pair import NeighbourPair
 from leakgauge.guarantee.run.preparing import GuaranteePrepared
 from leakgauge.guarantee.spec import QUESTION
 from leakgauge.privacy.estimate import Errors, epsilon_gaussian_dp
-from leakgauge.results.measurements import ACCUMULATED, Estimate, Histogram, Measurement
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+from leakgauge.results.statistics import histogram_of
 
 BINS = 60
 
@@ -30,15 +29,10 @@ BINS = 60
 def measurements_of(
     prepared: GuaranteePrepared, pair: NeighbourPair, result: AuditResult
 ) -> list[Measurement]:
-    """Return one measurement per figure.
-
-    Args:
-        prepared: the prepared audit.
-        pair: the audited record.
-        result: result of its audit.
-    """
+    """Return one measurement per figure."""
     promised = _theory(result)
     figures = _figures(result, promised["mechanism_exact"])
+    scores = histogram_of(result.null, result.alternative, BINS)
     spec, claim = prepared.spec, prepared.claimed
     return [
         Measurement(
@@ -57,7 +51,7 @@ def measurements_of(
             chance=0.0,
             details=values_in_details(pair.attribute.values),
             theory=promised if name == EPSILON else {},
-            histogram=histogram(result) if name == EPSILON else None,
+            histogram=scores if name == EPSILON else None,
             versions=versions(),
         )
         for name, estimate in figures.items()
@@ -76,17 +70,6 @@ def values_in_details(values: tuple[str, ...]) -> dict[str, str]:
     if len(others) == 1:
         return {"first": first, "second": others[0]}
     return {"first": first, "others": json.dumps(others, ensure_ascii=False)}
-
-
-def histogram(result: AuditResult) -> Histogram:
-    """Return the scores under both hypotheses, over common bins of equal width."""
-    both = np.concatenate([result.null, result.alternative])
-    edges = np.histogram_bin_edges(both, BINS)
-    null, alternative = (
-        tuple(int(count) for count in np.histogram(scores, edges)[0])
-        for scores in (result.null, result.alternative)
-    )
-    return Histogram(tuple(float(f"{edge:.6g}") for edge in edges), null, alternative)
 
 
 def _figures(result: AuditResult, promised: float) -> dict[str, Estimate]:

@@ -119,32 +119,33 @@ def _table(spec: GuaranteeSpec, source: Source, attribute: str, label: str) -> T
             "another column",
         )
     table = make_table(source.frame, roles, drop_missing=spec.drop_missing)
-    _require_feature(table, attribute)
+    # Only the notes say why a column is not a feature.
+    prefix, features = f"column {attribute!r} ", table.features
+    why = "".join(f"; {note}" for note in table.notes if note.startswith(prefix))
+    hint = why or nearest(attribute, map(str, features))
+    require(attribute in features, f"--attribute {attribute!r} is none of the features{hint}")
     if attribute not in spec.bins:
         return table
     note = f"column {attribute!r} is not cut into ranges: this audit compares two of its values"
     return replace(table, notes=(*table.notes, note))
 
 
-def _require_feature(table: Table, name: str) -> None:
-    # Only the notes say why a column is not a feature.
-    why = "".join(f"; {note}" for note in table.notes if note.startswith(f"column {name!r} "))
-    hint = why or nearest(name, map(str, table.features))
-    require(name in table.features, f"--attribute {name!r} is none of the features{hint}")
-
-
 def _describe(spec: GuaranteeSpec, source: Source, table: Table) -> Run:
-    about = {
-        "name": source.name,
-        "fingerprint": source.fingerprint,
-        "records": len(table),
-    }
-    notes = [*source.notes, *table.notes, *_note_on_defenses(spec)]
+    about = {"name": source.name, "fingerprint": source.fingerprint, "records": len(table)}
+    notes = [*source.notes, *table.notes]
+    if spec.defense:
+        dpsgd = claimed_by(spec)
+        notes.append(
+            f"DP-SGD with clip {dpsgd.clip:g} and noise {dpsgd.noise:g} is audited, since no "
+            "defense of this run promises differential privacy; to audit another, add one such as "
+            "--defense dpsgd:clip=1,noise=0.5"
+        )
     return Run("", _settings(spec), about, notes, versions())
 
 
 def _settings(spec: GuaranteeSpec) -> dict[str, Any]:
     """Return the settings that the figures depend on, by name, as plain values."""
+    training = {"lr": spec.lr, "batch_size": spec.batch_size, "private": spec.private}
     return {
         "attribute": spec.attribute,
         "clip": spec.clip,
@@ -157,7 +158,7 @@ def _settings(spec: GuaranteeSpec) -> dict[str, Any]:
         "delta": spec.delta,
         "hidden": list(spec.hidden),
         "rounds": spec.rounds,
-        **(_training(spec) if spec.rounds else {}),
+        **(training if spec.rounds else {}),
         "group": spec.group,
         "drop": list(spec.drop),
         "bins": dict(spec.bins),
@@ -167,19 +168,3 @@ def _settings(spec: GuaranteeSpec) -> dict[str, Any]:
         "table": spec.data,
         **spec.reading,
     }
-
-
-def _training(spec: GuaranteeSpec) -> dict[str, Any]:
-    return {"lr": spec.lr, "batch_size": spec.batch_size, "private": spec.private}
-
-
-def _note_on_defenses(spec: GuaranteeSpec) -> list[str]:
-    """Return a note if no setting names the mechanism to audit."""
-    if not spec.defense:
-        return []
-    dpsgd = claimed_by(spec)
-    return [
-        f"DP-SGD with clip {dpsgd.clip:g} and noise {dpsgd.noise:g} is audited, since no defense "
-        "of this run promises differential privacy; to audit another, add one such as --defense "
-        "dpsgd:clip=1,noise=0.5"
-    ]

@@ -1,7 +1,7 @@
 """The record to release: one of the table, or the worst that a search finds."""
 
 from collections.abc import Callable
-from typing import cast, get_args
+from typing import cast
 
 import torch
 
@@ -11,7 +11,7 @@ from leakgauge.guarantee.canary import Canary, craft
 from leakgauge.guarantee.pair import NeighbourPair, attribute_of, choose_pairs
 from leakgauge.guarantee.run.preparing import GuaranteePrepared
 from leakgauge.guarantee.search import Craft, Distance
-from leakgauge.guarantee.spec import RANDOM, Domain, GuaranteeSpec
+from leakgauge.guarantee.spec import RANDOM, Domain
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.parts import Kept
 
@@ -29,17 +29,13 @@ def pair_of(
 ) -> NeighbourPair:
     """Return the record in its versions.
 
-    Args:
-        prepared: the prepared audit.
-        task: the model and its loss.
-        params: the audited parameters.
-        progress: called with the numbers of finished and of all searches.
-        checkpoint: keeps intermediate states of the searches.
+    ``progress`` gets the numbers of finished and of all searches; the checkpoint keeps their state.
     """
     spec, data = prepared.spec, prepared.data
     if spec.canary == RANDOM:
         return choose_pairs(data, prepared.attribute, 1, rng=stream(spec.seed, "pairs"))[0]
     crafted: list[Canary] = []
+    domain = spec.canary.split("-")[1]
     for distance in OBJECTIVES:
         progress(len(crafted), len(OBJECTIVES))
         canary = craft(
@@ -47,7 +43,7 @@ def pair_of(
             params,
             data,
             attribute_of(data, prepared.attribute, rng=stream(spec.seed, "values")),
-            Craft(_domain(spec), distance, min(Craft.restarts, len(data))),
+            Craft(cast(Domain, domain), distance, min(Craft.restarts, len(data))),
             clip=prepared.claimed.clip,
             rng=stream(spec.seed, "craft"),
             checkpoint=checkpoint.part(distance),
@@ -57,17 +53,10 @@ def pair_of(
     return max(crafted, key=lambda canary: canary.distance).pair
 
 
-def _domain(spec: GuaranteeSpec) -> Domain:
-    domain = spec.canary.split("-")[1]
-    assert domain in get_args(Domain)
-    return cast(Domain, domain)
-
-
 def pair_to_arrays(pair: NeighbourPair) -> Kept:
     """Return a pair as arrays and plain values."""
-    arrays = {"x": pair.x.cpu().numpy(), "y": pair.y.cpu().numpy()}
     about = {"values": list(pair.attribute.values), "origin": pair.origin}
-    return arrays, about
+    return {"x": pair.x.cpu().numpy(), "y": pair.y.cpu().numpy()}, about
 
 
 def pair_from_arrays(kept: Kept, prepared: GuaranteePrepared) -> NeighbourPair:

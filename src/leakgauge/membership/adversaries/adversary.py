@@ -82,14 +82,10 @@ class MembershipAdversary(Protocol):
 
 
 class MembershipAttack(Protocol):
-    """Settings of an attack.
-
-    Attributes:
-        name: name as typed by the user.
-        needs: observations that the attack needs.
-    """
+    """Settings of an attack."""
 
     name: str
+    """The name as typed by the user."""
 
     @property
     def needs(self) -> Needs:
@@ -108,5 +104,4 @@ def log_posterior(log_odds: Floats) -> Floats:
     [[-0.6931, -0.6931]]
     """
     both = torch.from_numpy(np.stack([-log_odds, log_odds], axis=1))
-    posterior: Floats = torch.nn.functional.logsigmoid(both).numpy()
-    return posterior
+    return np.asarray(torch.nn.functional.logsigmoid(both).numpy(), np.float64)

@@ -112,6 +112,10 @@ class Components:
     flat: Mapping[str, Tensor]
     gradients: Mapping[str, Gradient]
 
+    def __len__(self) -> int:
+        leaves = [*self.flat.values(), *(one.norms for one in self.gradients.values())]
+        return len(leaves[0])
+
     def rows(self, index: Tensor) -> "Components":
         """Return the part of the records at ``index``."""
         return Components(

@@ -69,15 +69,8 @@ class Learned:
     def training(self) -> Training:
         """The training settings of the network."""
         base = _PAPER if self.nasr19 else _OURS
-        return Training(
-            kernels=self.kernels or base.kernels,
-            epochs=self.epochs or base.epochs,
-            patience=base.patience,
-            lr=self.lr or base.lr,
-            dropout=base.dropout,
-            paper_weights=base.paper_weights,
-            calibrated=base.calibrated,
-        )
+        kernels, epochs = self.kernels or base.kernels, self.epochs or base.epochs
+        return replace(base, kernels=kernels, epochs=epochs, lr=self.lr or base.lr)
 
     def fit(self, known: MembershipKnowledge, *, seed: int) -> MembershipAdversary:
         """Return a network trained on known members and non-members."""
@@ -101,8 +94,7 @@ class Summed:
     def log_odds(self, records: Observed) -> Floats:
         """Return the sum of their log odds ``[n]``."""
         odds = [one.log_odds(records.at(t)) for t, one in enumerate(self.each)]
-        total: Floats = np.sum(odds, axis=0)
-        return total
+        return np.asarray(np.sum(odds, axis=0), np.float64)
 
 
 @dataclass(frozen=True)
@@ -206,10 +198,9 @@ class ShadowModel:
     @property
     def needs(self) -> Needs:
         """The observations that the attack needs."""
-        return Needs(hidden=self.hidden)
+        return self.inputs.needs
 
     def fit(self, known: MembershipKnowledge, *, seed: int) -> FittedNetwork:
         """Return a network trained at the shadow model."""
-        shadow = known.shadow()
-        training = Training(epochs=self.epochs)
-        return fit(self.inputs, training, shadow.fitting, shadow.validation, seed=seed)
+        one, training = known.shadow(), Training(epochs=self.epochs)
+        return fit(self.inputs, training, one.fitting, one.validation, seed=seed)

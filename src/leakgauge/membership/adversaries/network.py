@@ -101,10 +101,9 @@ class AttackNetwork(nn.Module):
             flat = [_layers((leaf.shape[1], *COMPONENT), dropout) for leaf in like.flat.values()]
             of_layers = [GradientComponent(like, name, kernels, dropout) for name in like.gradients]
             width = COMPONENT[-1] * (len(flat) + len(of_layers))
-            encoder = _layers((width, *ENCODER[:-1]), dropout)
-            last = nn.Linear(ENCODER[-2], ENCODER[-1])
-        self.flat, self.of_layers = nn.ModuleList(flat), nn.ModuleList(of_layers)
-        self.encoder, self.last = encoder, last
+            self.flat, self.of_layers = nn.ModuleList(flat), nn.ModuleList(of_layers)
+            self.encoder = _layers((width, *ENCODER[:-1]), dropout)
+            self.last = nn.Linear(ENCODER[-2], ENCODER[-1])
         initialise(self, generator=generator)
         if deviation is not None:
             _as_in_the_paper(self, deviation, generator)
@@ -127,12 +126,11 @@ def _layers(widths: Sequence[int], dropout: Dropout) -> nn.Sequential:
 
 
 def _as_in_the_paper(network: nn.Module, deviation: float, generator: torch.Generator) -> None:
-    with torch.no_grad():
-        for name, leaf in network.named_parameters():
-            if name.endswith("bias"):
-                leaf.zero_()
-            else:
-                leaf.normal_(0, deviation, generator=generator)
+    for name, leaf in network.named_parameters():
+        if name.endswith("bias"):
+            nn.init.zeros_(leaf)
+        else:
+            nn.init.normal_(leaf, 0, deviation, generator)
 
 
 def state_of(network: nn.Module) -> Mapping[str, Tensor]:

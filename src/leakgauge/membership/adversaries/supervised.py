@@ -196,14 +196,9 @@ def _balanced(member: Tensor, generator: torch.Generator) -> Iterator[Tensor]:
 
 
 def _judge(network: AttackNetwork, components: Components) -> Floats:
+    """Return the network's output for each record ``[n]``."""
     network.eval()
-    count = _length(components)
+    every = torch.arange(len(components))
     with torch.no_grad():
-        parts = [network(components.rows(rows)) for rows in torch.split(torch.arange(count), CHUNK)]
-    judged: Floats = torch.cat(parts).double().numpy()
-    return judged
-
-
-def _length(components: Components) -> int:
-    first = [*components.flat.values(), *(one.norms for one in components.gradients.values())]
-    return len(first[0])
+        parts = [network(components.rows(rows)) for rows in torch.split(every, CHUNK)]
+    return np.asarray(torch.cat(parts).double().numpy(), np.float64)

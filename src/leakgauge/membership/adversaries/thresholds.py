@@ -84,8 +84,7 @@ class Loss(ScoreAttack):
 
     def score(self, records: Observed) -> Floats:
         """Return minus the mean over snapshots of the log loss ``[n]``."""
-        values: Floats = -records.log_loss.mean(1).numpy()
-        return values
+        return np.asarray(-records.log_loss.mean(1).numpy(), np.float64)
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,8 @@ class Confidence(ScoreAttack):
         )
         top = records.outputs.max(dim=2).values
         rest = (records.outputs.sum(dim=2) - top).clamp(min=1e-300)
-        values: Floats = (top.clamp(min=1e-300).log() - rest.log()).mean(1).numpy()
-        return values
+        logits = top.clamp(min=1e-300).log() - rest.log()
+        return np.asarray(logits.mean(1).numpy(), np.float64)
 
 
 @dataclass(frozen=True)
@@ -124,8 +123,7 @@ class GradientNorm(ScoreAttack):
 
     def score(self, records: Observed) -> Floats:
         """Return minus the mean over snapshots of the log gradient norm ``[n]``."""
-        values: Floats = -records.log_norm.mean(1).numpy()
-        return values
+        return np.asarray(-records.log_norm.mean(1).numpy(), np.float64)
 
 
 @dataclass(frozen=True)
@@ -171,8 +169,7 @@ class RMIA:
 
         def score(records: Observed) -> Floats:
             below = np.searchsorted(population, self._log_ratio(records), side="right")
-            share: Floats = below / len(population)
-            return share
+            return np.asarray(below / len(population), np.float64)
 
         return fit_threshold(score, known.validation)
 
@@ -180,5 +177,4 @@ class RMIA:
         """Return the log ratio of the label's probability ``[n]``."""
         mean = records.references.exp().mean(1).numpy()
         both = ((1 + self.a) * mean + (1 - self.a)) / 2
-        ratio: Floats = -np.exp(records.log_loss[:, -1].numpy()) - np.log(both)
-        return ratio
+        return np.asarray(-np.exp(records.log_loss[:, -1].numpy()) - np.log(both), np.float64)

@@ -22,7 +22,6 @@ from leakgauge.models.initialisation import initialise
 DECODER = 64
 """Units of the decoder's hidden layer (Table XIV)."""
 
-
 FEWEST = 10
 """Smallest number of neighbours of a record."""
 
@@ -60,7 +59,7 @@ class Spectral:
     @property
     def needs(self) -> Needs:
         """The observations that the attack needs."""
-        return Needs(layers=self.layers or -1)
+        return self.inputs.needs
 
     def fit(self, known: MembershipKnowledge, *, seed: int) -> "Clusters":
         """Return an encoder trained on the known records, without their membership."""
@@ -102,8 +101,7 @@ class Clusters:
         """Return the encoder's output for each record ``[n]`` (the paper's Figure 5)."""
         self.encoder.eval()
         with torch.no_grad():
-            codes: Floats = self.encoder(self.reader(records)).double().numpy()
-        return codes
+            return np.asarray(self.encoder(self.reader(records)).double().numpy(), np.float64)
 
 
 @dataclass(frozen=True)

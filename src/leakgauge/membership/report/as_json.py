@@ -15,6 +15,7 @@ from leakgauge.membership.report.tests import (
     trained,
 )
 from leakgauge.membership.report.verdict import about_white_box, verdict
+from leakgauge.report.facts import plain_figure
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
@@ -62,7 +63,8 @@ def lines(answer: Answer) -> list[Line]:
 
 
 def _headline(test: Test, measurements: Sequence[Measurement], folder: Path) -> Plain:
-    judged, gained = verdict(test), test.whole(ADVANTAGE)
+    judged, auroc, gained = verdict(test), test.whole(AUROC), test.whole(ADVANTAGE)
+    assert auroc is not None
     exact = trained(measurements, test.defense)
     return {
         "ask": test.game,
@@ -70,12 +72,12 @@ def _headline(test: Test, measurements: Sequence[Measurement], folder: Path) -> 
         "knowledge": test.knowledge,
         "adversary": test.adversary,
         "held_out_auroc": judged.held_out,
-        "auroc": _figure(test.whole(AUROC)),
-        "advantage": None if gained is None else _figure(gained),
+        "auroc": plain_figure(auroc),
+        "advantage": None if gained is None else plain_figure(gained),
         "verdict": judged.headline,
         "text": judged.text,
         "smallest_detectable": smallest_detectable(judged.auroc, judged.chance),
-        "train_accuracy": None if exact is None else _figure(exact),
+        "train_accuracy": None if exact is None else plain_figure(exact),
         "gradient_norms": {
             metric: {str(one.round): one.estimate.value for one in each}
             for metric, each in norms(measurements, test.defense).items()
@@ -92,22 +94,13 @@ def _cell(test: Test, learned: Sequence[Measurement]) -> Plain:
         "adversary": test.adversary,
         "trials": next(iter(test.figures.values())).estimate.n,
         "accumulated": {
-            metric: _figure(one)
+            metric: plain_figure(one)
             for (metric, when), one in test.figures.items()
             if when == ACCUMULATED and ": " not in metric
         },
         "rounds": [],
-        "classes": {name: _figure(one) for name, one in classes(test)},
-        "utility": {one.metric: _figure(one) for one in learned if one.defense == test.defense},
-    }
-
-
-def _figure(one: Measurement | None) -> dict[str, float]:
-    assert one is not None
-    estimate = one.estimate
-    return {
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "chance": one.chance,
+        "classes": {name: plain_figure(one) for name, one in classes(test)},
+        "utility": {
+            one.metric: plain_figure(one) for one in learned if one.defense == test.defense
+        },
     }

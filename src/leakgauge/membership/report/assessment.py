@@ -21,12 +21,7 @@ LIMITS = (
 
 
 def assessment(answer: Answer, folder: Path) -> Assessment:
-    """Return threat, tests and the records most at risk.
-
-    Args:
-        answer: answer to the question.
-        folder: folder with the records most at risk.
-    """
+    """Return threat, tests and the records most at risk."""
     tests = attack_tests(answer.measurements)
     worst = [
         Worst("record", f"row {one.row}", ODDS, one.odds, test.who)

@@ -14,12 +14,7 @@ DASHED = (0, (4, 3))
 
 
 def odds(histogram: Histogram, *, name: str) -> Markup:
-    """Return the histogram of log odds of members and of others.
-
-    Args:
-        histogram: ``null`` counts others, ``alternative`` members.
-        name: name that is unique on the page.
-    """
+    """Return the histogram of log odds: ``null`` counts others, ``alternative`` members."""
     edges = np.array(histogram.edges)
     with chart(name) as (axes, svg):
         for counts, colour, dash in (

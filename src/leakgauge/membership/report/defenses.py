@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from leakgauge.core.checks import InputError
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.membership.catalog import DEFAULT
 from leakgauge.membership.report.tests import leading
@@ -18,8 +17,8 @@ from leakgauge.report.wording import number
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.question import Question
-from leakgauge.runs.repeat import repeat_audit
-from leakgauge.runs.spec import NONE, declared, make_spec
+from leakgauge.runs.repeat import repeat_audit, spec_of_run
+from leakgauge.runs.spec import NONE
 
 
 @dataclass(frozen=True)
@@ -65,17 +64,14 @@ def effect(rows: Sequence[MembershipDefenseRow]) -> DefenseEffect | None:
         return None
     best = min(defended, key=lambda row: row.worst.estimate.value)
     before, after = bare.worst.estimate.value, best.worst.estimate.value
-    if after >= before:
-        return DefenseEffect(
-            best.defense,
-            f"No defense lowers the AUROC: it is {number(before)} without one, and at best "
-            f"{number(after)} under `{best.defense}`{_cost(bare, best)}.",
-        )
-    return DefenseEffect(
-        best.defense,
+    text = (
         f"`{best.defense}` lowers the AUROC of the attacker that knows it most, from "
-        f"{number(before)} without a defense to {number(after)}{_cost(bare, best)}.",
+        f"{number(before)} without a defense to {number(after)}"
+        if after < before
+        else f"No defense lowers the AUROC: it is {number(before)} without one, and at best "
+        f"{number(after)} under `{best.defense}`"
     )
+    return DefenseEffect(best.defense, f"{text}{_cost(bare, best)}.")
 
 
 def _cost(bare: MembershipDefenseRow, best: MembershipDefenseRow) -> str:
@@ -96,27 +92,12 @@ OWN = ("size", "at_risk", "checkpoint", "members", "non_members")
 def next_command(
     settings: Mapping[str, Any], verdicts: Sequence[MembershipVerdict], question: Question
 ) -> str:
-    """Return the command with a defense if an undefended model leaks; empty otherwise.
-
-    Args:
-        settings: settings of the run.
-        verdicts: verdicts on the headlines.
-        question: the question of the run.
-    """
-    if settings.get("checkpoint") or not (settings.get("data") or settings.get("task")):
+    """Return the command with a defense if an undefended model leaks; empty otherwise."""
+    spec = spec_of_run(settings, MembershipSpec)
+    if spec is None or spec.checkpoint or set(spec.defense) != {NONE}:
         return ""
-    known = declared(MembershipSpec)
-    given = {key: settings[key] for key in settings if key in known}
-    if settings.get("task"):
-        given.pop("label", None)  # the task has its own
-    try:
-        spec = make_spec(MembershipSpec, given)
-    except InputError:  # a run of other settings than this version has
-        return ""
-    assert isinstance(spec, MembershipSpec)
-    if set(spec.defense) != {NONE} or not any(one.level in LEAKS for one in verdicts):
+    if not any(one.level in LEAKS for one in verdicts):
         return ""
     attacks = () if spec.adversary == DEFAULT else spec.adversary
     tried = replace(spec, defense=(NONE, DEFENSE), adversary=attacks)
-    asked = {question.name: (question, tried)}
-    return repeat_audit("audit", asked, MembershipSpec, without=OWN)
+    return repeat_audit("audit", {question.name: (question, tried)}, MembershipSpec, without=OWN)

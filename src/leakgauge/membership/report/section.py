@@ -1,8 +1,9 @@
 """Membership's section of a report; it reads measurements and computes none."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -27,15 +28,13 @@ from leakgauge.membership.report.verdict import (
     verdict,
     when,
 )
-from leakgauge.membership.run.at_risk import AtRisk
 from leakgauge.report.charts import roc
 from leakgauge.report.facts import other_facts
 from leakgauge.report.grouping import Test
-from leakgauge.report.levels import CLEAR_AUROC, NOTHING_AUROC, STRONG_AUROC, gauge
+from leakgauge.report.levels import CLEAR_AUROC, STRONG_AUROC, auroc_rule, gauge
 from leakgauge.report.section import LEVELS, Chart, Row, Section
 from leakgauge.report.templates import render
 from leakgauge.report.utility import about_utility, useless_models, utilities
-from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.question import Answer, Question
 
@@ -55,6 +54,9 @@ PARTS = (
 SPECTRAL = "spectral"
 """The attack that encodes records without known members."""
 
+_OF_OWN_CODE = ["as its code says"] * 2
+"""Knowledge and observation of an attack of the user."""
+
 MOST_CLASSES = 12
 """Number of classes to show from each end of a table."""
 
@@ -64,25 +66,8 @@ LEGEND = Markup(
 )
 
 
-@dataclass(frozen=True)
-class HeadlineView:
-    """The template's values for a headline."""
-
-    name: str
-    verdict: MembershipVerdict
-    gauge: dict[str, str]
-    charts: Sequence[Chart]
-    classes: Sequence[tuple[str, Measurement]]
-    at_risk: Sequence[AtRisk]
-
-
 def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section of an answer; equal measurements give equal bytes.
-
-    Args:
-        answer: answer to the question.
-        question: the question; its name is the prefix of the anchors.
-        folder: folder with the records most at risk.
 
     Raises:
         InputError: two measurements are the same figure.
@@ -93,7 +78,8 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         _view(test, tests, answer, folder, name=f"{at}-c{number}")
         for number, test in enumerate(leading(tests))
     ]
-    judged = sorted((one.verdict for one in views), key=_urgency, reverse=True)
+    judged = [one["verdict"] for one in views]
+    judged.sort(key=lambda one: (LEVELS[one.level], one.auroc.value), reverse=True)
     rows, learned = defense_rows(tests, measurements), utilities(measurements)
     accuracies = [(one, trained(measurements, one.defense)) for one in learned]
     html = render(
@@ -108,7 +94,10 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "missing": answer.missing,
             "metrics": {name: METRICS[name].label for name in LEAKAGE},
             "groups": _grouped(tests),
-            "about": {test.adversary: _about(test.adversary) for test in tests},
+            "about": {
+                one.adversary: ABOUT.get(one.adversary.partition(":")[0], _OF_OWN_CODE)
+                for one in tests
+            },
             "defenses": rows,
             "effect": effect(rows),
             "learned": [(one, about_utility(one), exact) for one, exact in accuracies],
@@ -116,7 +105,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "rest": other_facts({k: v for k, v in run.data.items() if k not in PARTS}),
             "strong": STRONG_AUROC,
             "clear": CLEAR_AUROC,
-            "nothing": NOTHING_AUROC,
+            "rule": auroc_rule("an attack"),
         },
     )
     return Section(
@@ -136,82 +125,53 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
 
 def _view(
     test: Test, tests: Sequence[Test], answer: Answer, folder: Path, *, name: str
-) -> HeadlineView:
-    found = verdict(test)
-    return HeadlineView(
-        name=name,
-        verdict=found,
-        gauge=gauge(found.auroc, found.chance),
-        charts=[*_charts(test, answer, name), *_codes(test, tests, name)],
-        classes=_ends(classes(test)),
-        at_risk=exposed(test, folder),
-    )
-
-
-def _ends(found: list[tuple[str, Measurement]]) -> list[tuple[str, Measurement]]:
-    """Return the classes, only the first and the last of many."""
-    if len(found) <= 2 * MOST_CLASSES:
-        return found
-    return found[:MOST_CLASSES] + found[-MOST_CLASSES:]
+) -> dict[str, Any]:
+    """Return the template's values for a headline."""
+    found, each = verdict(test), classes(test)
+    return {
+        "name": name,
+        "verdict": found,
+        "gauge": gauge(found.auroc, found.chance),
+        "charts": [*_charts(test, answer, name), *_codes(test, tests, name)],
+        "classes": each[:MOST_CLASSES] + each[MOST_CLASSES:][-MOST_CLASSES:],
+        "at_risk": exposed(test, folder),
+    }
 
 
 def _charts(test: Test, answer: Answer, name: str) -> list[Chart]:
-    one = test.whole(AUROC)
-    drawn = []
+    one, drawn = test.whole(AUROC), []
     if one is not None and one.curve:
-        drawn.append(
-            Chart(
-                "ROC, true against false positive rate",
-                "The ROC of the attack; the table has its AUROC and two of its points.",
-                roc(one.curve, name=f"{name}-roc"),
-            )
-        )
+        says = "The ROC of the attack; the table has its AUROC and two of its points."
+        svg = roc(one.curve, name=f"{name}-roc")
+        drawn.append(Chart("ROC, true against false positive rate", says, svg))
     if one is not None and one.histogram:
-        drawn.append(
-            Chart(
-                "Log odds of members and of others",
-                "Histogram of the attack's log odds of members and of others.",
-                odds(one.histogram, name=f"{name}-odds"),
-                LEGEND,
-            )
-        )
+        says = "Histogram of the attack's log odds of members and of others."
+        svg = odds(one.histogram, name=f"{name}-odds")
+        drawn.append(Chart("Log odds of members and of others", says, svg, LEGEND))
     counted = when(answer.run.settings)
     by_epoch = norms(answer.measurements, test.defense)
     found = norms_by_epoch(by_epoch, name=f"{name}-norms", counted=counted)
     if found is not None:
-        drawn.append(
-            Chart(
-                f"Gradient norm of the last layer by {counted}",
-                "The mean gradient norm of members and of others over the training.",
-                found,
-                LEGEND,
-            )
-        )
+        says = "The mean gradient norm of members and of others over the training."
+        caption = f"Gradient norm of the last layer by {counted}"
+        drawn.append(Chart(caption, says, found, LEGEND))
     return drawn
 
 
 def _codes(test: Test, tests: Sequence[Test], name: str) -> list[Chart]:
     """Return a chart of the unsupervised attack's codes in the same setting (Figure 5)."""
-    found = next(
-        (
-            one
-            for one in tests
-            if (one.defense, one.knowledge) == (test.defense, test.knowledge)
-            and one.adversary.partition(":")[0] == SPECTRAL
-        ),
-        None,
-    )
-    one = None if found is None or found is test else found.whole(AUROC)
+    found = [
+        one
+        for one in tests
+        if (one.defense, one.knowledge) == (test.defense, test.knowledge)
+        and one.adversary.partition(":")[0] == SPECTRAL
+    ]
+    one = found[0].whole(AUROC) if found and found[0] is not test else None
     if one is None or one.histogram is None:
         return []
-    return [
-        Chart(
-            f"Codes of {SPECTRAL}, which knows no member",
-            "Histogram of the codes of members and of others.",
-            odds(one.histogram, name=f"{name}-codes"),
-            LEGEND,
-        )
-    ]
+    says = "Histogram of the codes of members and of others."
+    drawn = odds(one.histogram, name=f"{name}-codes")
+    return [Chart(f"Codes of {SPECTRAL}, which knows no member", says, drawn, LEGEND)]
 
 
 def _grouped(tests: Sequence[Test]) -> dict[str, list[Test]]:
@@ -219,15 +179,6 @@ def _grouped(tests: Sequence[Test]) -> dict[str, list[Test]]:
     for test in tests:
         groups.setdefault(setting_of(test), []).append(test)
     return groups
-
-
-def _about(adversary: str) -> tuple[str, str]:
-    knows, sees = ABOUT.get(adversary.partition(":")[0], ("as its code says", "as its code says"))
-    return knows, sees
-
-
-def _urgency(one: MembershipVerdict) -> tuple[int, float]:
-    return LEVELS[one.level], one.auroc.value
 
 
 def _rows(answer: Answer, judged: Sequence[MembershipVerdict]) -> list[Row]:
@@ -252,14 +203,14 @@ def _row(one: MembershipVerdict) -> Row:
 
 
 def _nav(name: str, *, defended: bool, learned: bool) -> list[tuple[str, str]]:
-    parts = (
-        ("verdict", "Verdict", True),
-        ("defenses", "Defenses", defended),
-        ("figures", "Figures", True),
-        ("at-risk", "Records at risk", True),
-        ("adversary", "Adversary", True),
-        ("utility", "Utility", learned),
-        ("data", "Data", True),
-        ("settings", "Settings", True),
-    )
-    return [(f"{name}-{anchor}", text) for anchor, text, present in parts if present]
+    parts = {
+        "verdict": "Verdict",
+        **({"defenses": "Defenses"} if defended else {}),
+        "figures": "Figures",
+        "at-risk": "Records at risk",
+        "adversary": "Adversary",
+        **({"utility": "Utility"} if learned else {}),
+        "data": "Data",
+        "settings": "Settings",
+    }
+    return [(f"{name}-{anchor}", text) for anchor, text in parts.items()]

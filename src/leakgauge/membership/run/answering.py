@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from time import perf_counter
 
 import numpy as np
@@ -97,10 +98,10 @@ def _target_models(
 def _trained(
     prepared: MembershipPrepared, recipe: MembershipRecipe, folder: WorkFolder, progress: Progress
 ) -> Sequence[TargetModel]:
-    data, roles = prepared.data, prepared.roles
-    if recipe.spec.participants > 1:
+    data, roles, spec = prepared.data, prepared.roles, prepared.spec
+    if spec.participants > 1:
         return federated_targets(recipe, data, roles, folder, progress)
-    needed = max(attack.needs.references for attack in attacks_of(recipe.spec))
+    needed = max(attack.needs.references for attack in attacks_of(spec))
     return [trained_target(data, roles, recipe, needed, folder, progress)]
 
 
@@ -162,25 +163,20 @@ def _run(
     seed: int,
 ) -> Kept | str:
     """Return the scores of an attack, or why it failed."""
+    both = zip(attacked, learned_at, strict=True)
     try:
-        each = [
-            run_attack(attack, model, fitted_at=known, seed=seed)
-            for model, known in zip(attacked, learned_at, strict=True)
-        ]
-        return encoded(each)
+        return encoded([run_attack(attack, one, fitted_at=at, seed=seed) for one, at in both])
     except InputError as error:
         return str(error)
 
 
 def _targets(prepared: MembershipPrepared, model: TargetModel) -> Targets:
-    rows = model.targets.rows
-    data = prepared.data.rows(rows)
-    schema = data.schema
+    data = prepared.data.rows(model.targets.rows)
     users = None if data.users is None else data.users.cpu().numpy()
-    classes = schema.classes if schema is not None else ()
+    classes = () if data.schema is None else data.schema.classes
     of_classes = not data.y.is_floating_point() and data.y.ndim == 1
-    label = data.y.cpu().numpy() if of_classes else np.full(len(rows), -1)
-    block = blocks_of(len(rows), users, rng=stream(prepared.spec.seed, QUESTION, "blocks"))
+    label = data.y.cpu().numpy() if of_classes else np.full(len(data), -1)
+    block = blocks_of(len(data), users, rng=stream(prepared.spec.seed, QUESTION, "blocks"))
     return Targets(model.targets.member, label, block, classes, model.validation.member)
 
 
@@ -199,25 +195,20 @@ def _measurements(
             for part, each in scored.items():
                 if part[:2] == (defense, knowledge):
                     one = replace(context, knowledge=knowledge, adversary=part[2])
-                    by_attack[part[2]] = over_participants(
-                        [
-                            list(score_attack(one, scores, truth))
-                            for scores, truth in zip(each, targets, strict=True)
-                        ]
-                    )
+                    both = zip(each, targets, strict=True)
+                    found = [list(score_attack(one, *pair)) for pair in both]
+                    by_attack[part[2]] = over_participants(found)
             if by_attack:
                 yield from headline(by_attack)
-                for measurements in by_attack.values():
-                    yield from measurements
-        yield from over_participants(
+                yield from chain(*by_attack.values())
+        of_models = [
             [
-                [
-                    *model_measurements(context, model.snapshots[-1], *sides),
-                    *norm_measurements(context, model.norms, model.targets.member),
-                ]
-                for model in attacked
+                *model_measurements(context, model.snapshots[-1], *sides),
+                *norm_measurements(context, model.norms, model.targets.member),
             ]
-        )
+            for model in attacked
+        ]
+        yield from over_participants(of_models)
 
 
 def _at_risk(
@@ -251,11 +242,7 @@ def run_attack(
 ) -> AttackScores:
     """Return the log odds of a fitted attack on targets and validation records.
 
-    Args:
-        attack: the attack.
-        model: the target model.
-        fitted_at: the model that the attack is fitted at; an adaptive attack has the same.
-        seed: seed of the attack.
+    The attack is fitted at the model ``fitted_at``; an adaptive attack at the target model itself.
 
     Raises:
         InputError: log odds are missing or not finite.

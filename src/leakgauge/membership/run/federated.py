@@ -44,13 +44,7 @@ def federated_targets(
     """Return a target model for each attacked participant, or one for all others together.
 
     Passive attacks share one federation; an active one has its own for each attacked participant.
-
-    Args:
-        recipe: training of the participants.
-        data: all records.
-        roles: the roles of the records.
-        folder: keeps the observed models.
-        progress: receives finished rounds.
+    The folder keeps the observed models.
 
     Raises:
         InputError: training diverges.
@@ -83,20 +77,10 @@ def _strategy(
     if spec.strategy in (ISOLATE, BOTH):
         parts.append(Isolate(participant))
     if spec.strategy in (ASCENT, BOTH):
-        raised = data.rows(_targets_and_known(split))
+        raised = data.rows(torch.cat([split.members, split.non_members]))  # attacks learn from both
         by = ATTACKER if spec.attacker == LOCAL else None
         parts.append(GradientAscent(raised.x, raised.y, spec.ascent_rate, spec.ascent, by=by))
     return Together(parts)
-
-
-def _targets_and_known(split: MemberSplit) -> Tensor:
-    """Return the rows of targets and of known records; attacks learn from both."""
-    return torch.cat(
-        [
-            *(split.known_members, split.validation_members, split.target_members),
-            *(split.known_non_members, split.validation_non_members, split.target_non_members),
-        ]
-    )
 
 
 def _observed(
@@ -120,7 +104,8 @@ def _observed(
             progress.step(f"{QUESTION}: {name}", current.number, recipe.spec.rounds)
             if current.number in rounds:
                 for one in attacked:
-                    tensors = _seen(recipe.spec, current, one)
+                    uploads = recipe.spec.attacker == GLOBAL  # else averages that all receive
+                    tensors = current.uploaded(one) if uploads else current.state.shared
                     seen |= {f"{one}/{current.number}/{leaf}": tensors[leaf] for leaf in like}
         return seen
 
@@ -129,11 +114,6 @@ def _observed(
         [{leaf: kept[f"{one}/{when}/{leaf}"] for leaf in like} for when in rounds]
         for one in attacked
     ]
-
-
-def _seen(spec: MembershipSpec, current: Round, attacked: int) -> Params:
-    """Return the upload of a participant, or the average that all participants receive."""
-    return current.uploaded(attacked) if spec.attacker == GLOBAL else current.state.shared
 
 
 def _rounds(
@@ -148,6 +128,5 @@ def _rounds(
         batch_size=spec.batch_size,
     )
     participants = [Participant(data.rows(rows), recipe.defense) for rows in held]
-    start = State.of(task.model)
-    seed = derive(spec.seed, QUESTION, "federation")
+    seed, start = derive(spec.seed, QUESTION, "federation"), State.of(task.model)
     return federation(task, start, participants, protocol, strategy=strategy, seed=seed)

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.rng import stream
@@ -49,24 +48,20 @@ def given_model(spec: MembershipSpec, source: Source) -> Given:
     assert source.dataset is not None
     assert spec.members is not None
     assert spec.non_members is not None
-    snapshots = tuple(_loaded(source.task, path, spec.device) for path in spec.checkpoint)
+    given = source.task
+    models = (load_weights(copy.deepcopy(given.model), Path(path)) for path in spec.checkpoint)
+    snapshots = tuple(Task(one.to(spec.device).eval(), given.loss) for one in models)
     members = read_records(spec.members, source.dataset)
     others = read_records(spec.non_members, source.dataset)
     _refuse_overlap(members, others, spec)
-    rng = stream(spec.seed, "members")
     data = _together(members, others)
-    rows = torch.arange(len(data))
-    split = split_known(rows[: len(members)], rows[len(members) :], rng=rng)
+    rows = torch.split(torch.arange(len(data)), [len(members), len(others)])
+    split = split_known(*rows, rng=stream(spec.seed, "members"))
     weights = [fingerprint(one.model.state_dict()) for one in snapshots]
     content = " ".join([*weights, fingerprint(data), str(len(members))])
-    roles = RecordRoles([rows[: len(members)]], rows[len(members) :], [cut(split, spec)])
+    roles = RecordRoles([rows[0]], rows[1], [cut(split, spec)])
     found = hashlib.sha256(content.encode()).hexdigest()
     return Given(snapshots, data.to(spec.device), roles, found)
-
-
-def _loaded(task: Task, path: str, device: str) -> Task:
-    model = load_weights(copy.deepcopy(task.model), Path(path))
-    return Task(model.to(device).eval(), task.loss)
 
 
 def _together(members: Dataset, others: Dataset) -> Dataset:
@@ -94,12 +89,9 @@ def _refuse_overlap(members: Dataset, others: Dataset, spec: MembershipSpec) -> 
 
 def _keys(data: Dataset) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
     """Return a digest of each record, its label included."""
-    return np.array([_digest(x, y) for x, y in zip(data.x, data.y, strict=True)])
-
-
-def _digest(x: Tensor, y: Tensor) -> str:
-    content = x.contiguous().cpu().numpy().tobytes() + y.contiguous().cpu().numpy().tobytes()
-    return hashlib.sha256(content).hexdigest()
+    x, y = data.x.cpu().numpy(), data.y.cpu().numpy()
+    content = (one.tobytes() + label.tobytes() for one, label in zip(x, y, strict=True))
+    return np.array([hashlib.sha256(one).hexdigest() for one in content])
 
 
 WANTED = "expected a .npz with arrays x and y, or a text file with one row number a line"
@@ -135,7 +127,10 @@ def _from_arrays(file: Path, data: Dataset) -> Dataset:
 
 
 def _rows(file: Path, count: int) -> NDArray[np.int64]:
-    lines = _text(file).split()
+    try:
+        lines = file.read_text(encoding="utf-8").split()
+    except UnicodeDecodeError as error:
+        raise InputError(f"records {str(file)!r} are not text; {WANTED}") from error
     bad = next((line for line in lines if not line.isdecimal()), None)
     require(bad is None, f"records {str(file)!r} hold {str(bad)[:40]!r}; {WANTED}")
     rows = np.array([int(line) for line in lines], dtype=np.int64)
@@ -152,10 +147,3 @@ def _rows(file: Path, count: int) -> NDArray[np.int64]:
         f"records {str(file)!r} name row {repeated[:1].sum()} more than once; name each once",
     )
     return rows
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"records {str(file)!r} are not text; {WANTED}") from error

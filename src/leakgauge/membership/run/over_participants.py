@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from leakgauge.results.measurements import Estimate, Histogram, Measurement
+from leakgauge.results.measurements import Histogram, Measurement
+from leakgauge.results.statistics import mean_of
 
 RATES = np.concatenate([[0.0], np.geomspace(1e-3, 1, 120)])
 """False positive rates of a mean ROC."""
@@ -16,8 +17,8 @@ Curve = Sequence[tuple[float, float]]
 def over_participants(each: Sequence[Sequence[Measurement]]) -> list[Measurement]:
     """Return the mean of each figure over participants.
 
-    Interval ends are means of the ends, as if errors were perfectly correlated: participants share
-    the non-members, so their errors are not independent.
+    Interval ends are means, too: participants share the non-members, so their errors are not
+    independent.
 
     Args:
         each: measurements of each participant; a figure that some lack is left out.
@@ -36,15 +37,11 @@ def _key(one: Measurement) -> tuple[str, str, str, str, int | str]:
 
 def _mean(each: Sequence[Measurement]) -> Measurement:
     first, estimates = each[0], [one.estimate for one in each]
-    value, low, high = (
-        float(np.mean([getattr(one, name) for one in estimates]))
-        for name in ("value", "low", "high")
-    )
     held = [one.held_out for one in each if one.held_out is not None]
     singles = ", ".join(f"{one.value:.3f}" for one in estimates)
     return replace(
         first,
-        estimate=Estimate(value, low, high, sum(one.n for one in estimates)),
+        estimate=mean_of(estimates),
         chance=float(np.mean([one.chance for one in each])),
         held_out=float(np.mean(held)) if held else None,
         curve=_mean_curve([one.curve for one in each if one.curve]),
@@ -66,9 +63,7 @@ def _pooled(each: Sequence[Histogram | None]) -> Histogram:
     """Return all counts over common bins, with a bin's scores at its middle."""
     known = [one for one in each if one is not None]
     edges = np.linspace(
-        min(one.edges[0] for one in known),
-        max(one.edges[-1] for one in known),
-        len(known[0].edges),
+        min(one.edges[0] for one in known), max(one.edges[-1] for one in known), len(known[0].edges)
     )
     counts = []
     for kind in ("null", "alternative"):

@@ -43,12 +43,7 @@ class RecordRoles:
 
 
 def assign_roles(spec: MembershipSpec, count: int, users: Tensor | None) -> RecordRoles:
-    """Return the roles of ``count`` records.
-
-    Args:
-        spec: settings.
-        count: number of records.
-        users: user of each record ``[n]``, or None; no user is on two sides.
+    """Return the roles of ``count`` records, with no user (``[n]``, or None) on two sides.
 
     Raises:
         InputError: there are too few records or users.
@@ -83,28 +78,22 @@ def _fine_tuned(
     split = split_members(count, users=users, members=spec.size, rng=rng)
     first, second = split_share(split.members, 1 - spec.fine_tune, users=users, rng=rng)
     outside = split.non_members
-    apart = {
-        FIRST: (first, outside),
-        SECOND: (second, outside),
-        PARTS: (first, second),
-    }.get(spec.apart, (split.members, outside))
+    apart = {FIRST: (first, outside), SECOND: (second, outside), PARTS: (first, second)}.get(
+        spec.apart, (split.members, outside)
+    )
     return RecordRoles([first, second], outside, [split_known(*apart, rng=rng, users=users)])
 
 
 def cut(split: MemberSplit, spec: MembershipSpec) -> MemberSplit:
     """Return a split with the number of records in each part limited by the settings."""
-    members = _least(spec.known_members, spec.most_targets)
-    others = _least(spec.known_others, spec.most_targets)
+    most = spec.most_targets
+    members, others = (min(one, most or one) for one in (spec.known_members, spec.known_others))
     return replace(
         split,
         known_members=split.known_members[:members],
         known_non_members=split.known_non_members[:others],
         validation_members=split.validation_members[:members],
         validation_non_members=split.validation_non_members[:others],
-        target_members=split.target_members[: spec.most_targets],
-        target_non_members=split.target_non_members[: spec.most_targets],
+        target_members=split.target_members[:most],
+        target_non_members=split.target_non_members[:most],
     )
-
-
-def _least(known: int, most: int | None) -> int:
-    return known if most is None else min(known, most)

@@ -16,17 +16,11 @@ from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM, TPR_AT_01_FP
 from leakgauge.membership.run.training import Norms
 from leakgauge.membership.spec import QUESTION
 from leakgauge.results.intervals import bootstrap_interval, draw_blocks
-from leakgauge.results.measurements import (
-    ACCUMULATED,
-    HEADLINE,
-    Estimate,
-    Histogram,
-    Measurement,
-)
+from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
 from leakgauge.results.roc import auroc, resampled_tpr, tpr_at_fpr
 from leakgauge.results.scores import ACCURACY, AUROC, chance, each_value, roc, score
 from leakgauge.results.scores import ScoredTrials as Trials
-from leakgauge.results.statistics import Ints, mean_estimate
+from leakgauge.results.statistics import Ints, histogram_of, mean_estimate
 from leakgauge.runs.parts import Kept
 from leakgauge.training.utility import utility_of
 
@@ -62,12 +56,7 @@ def decoded(kept: Kept) -> list[AttackScores]:
     """Return the scores that ``encoded`` converted."""
     arrays, about = kept
     return [
-        AttackScores(
-            arrays[f"targets {number}"],
-            arrays[f"validation {number}"],
-            one["seconds"],
-            one["details"],
-        )
+        AttackScores(arrays[f"targets {number}"], arrays[f"validation {number}"], **one)
         for number, one in about.items()
     ]
 
@@ -137,23 +126,16 @@ def blocks_of(count: int, users: Ints | None, *, rng: np.random.Generator) -> In
     """Return the block of each of ``count`` records: its user, or a random block of equal size."""
     if users is not None:
         return np.unique(users, return_inverse=True)[1]
-    blocks: Ints = rng.permutation(np.arange(count) % min(BLOCKS, count))
-    return blocks
+    return rng.permutation(np.arange(count) % min(BLOCKS, count))
 
 
 def score_attack(
     context: MembershipContext, scores: AttackScores, targets: Targets
 ) -> Iterator[Measurement]:
-    """Yield the measurements of an attack.
-
-    Args:
-        context: common fields of the measurements.
-        scores: log odds of the attack.
-        targets: truth of the target records.
-    """
+    """Yield the measurements of an attack."""
     rng = stream(context.seed, QUESTION, "bootstrap")  # the same resamples for every attack
     trials = Trials(targets.member.astype(np.int64), log_posterior(scores.targets), targets.block)
-    guess = chance(trials.truth, 0.5)
+    guess, inside = chance(trials.truth, 0.5), np.clip(scores.targets, -BEYOND, BEYOND)
     figures = score(trials, majority=0.5, rng=rng)
     figures[TPR_AT_01_FPR] = tpr(targets, scores.targets, 0.001, rng=rng)
     guess[TPR_AT_01_FPR] = _guessed(trials.truth, 0.001)
@@ -165,7 +147,7 @@ def score_attack(
                 one,
                 curve=roc(trials),
                 held_out=float(auroc(targets.validation, scores.validation)),
-                histogram=histogram(scores.targets, targets.member),
+                histogram=histogram_of(inside[~targets.member], inside[targets.member], BINS),
             )
         yield one
     yield from _by_class(context, scores, targets, rng)
@@ -174,16 +156,14 @@ def score_attack(
 def headline(measurements: Mapping[str, list[Measurement]]) -> list[Measurement]:
     """Return the figures of the best attack on validation records, as the headline.
 
-    Args:
-        measurements: measurements by attack, for one defense and knowledge.
+    The measurements are those of one defense and knowledge, by attack.
     """
 
-    def favoured(name: str) -> float:
-        first = next(one for one in measurements[name] if one.metric == AUROC)
-        return float(first.held_out or 0.0)
+    def favoured(each: list[Measurement]) -> float:
+        return next(one.held_out or 0.0 for one in each if one.metric == AUROC)
 
-    best = max(measurements, key=favoured)  # the first of equal ones
-    return [replace(one, round=HEADLINE) for one in measurements[best]]
+    best = max(measurements.values(), key=favoured)  # the first of equal ones
+    return [replace(one, round=HEADLINE) for one in best]
 
 
 def tpr(targets: Targets, log_odds: Floats, rate: float, *, rng: np.random.Generator) -> Estimate:
@@ -194,17 +174,6 @@ def tpr(targets: Targets, log_odds: Floats, rate: float, *, rng: np.random.Gener
     again = resampled_tpr(targets.member, log_odds, index, drawn, rate)
     low, high = bootstrap_interval(value, again, blocks=len(names))
     return Estimate(value, low, high, len(targets.member))
-
-
-def histogram(log_odds: Floats, member: NDArray[np.bool_]) -> Histogram:
-    """Return the log odds of non-members and members over common bins."""
-    inside = np.clip(log_odds, -BEYOND, BEYOND)
-    edges = np.histogram_bin_edges(inside, BINS)
-    null, alternative = (
-        tuple(int(count) for count in np.histogram(inside[kind], edges)[0])
-        for kind in (~member, member)
-    )
-    return Histogram(tuple(float(f"{edge:.6g}") for edge in edges), null, alternative)
 
 
 def _by_class(

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.core.checks import require
+from leakgauge.core.checks import InputError, require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.data.split_members import MemberSplit
@@ -103,8 +103,7 @@ class TargetModel:
     def side(self, name: str, needs: Needs) -> Observed:
         """Return the observations of fitting, validation or target records."""
         if name not in self.views:
-            sides: MemberRows = getattr(self, name)
-            return self.seen(sides.rows, needs)
+            return self.seen(getattr(self, name).rows, needs)
         return self.views[name].narrowed(
             layers=needs.layers, hidden=needs.hidden, references=needs.references
         )
@@ -116,8 +115,7 @@ class TargetModel:
             hidden=_most([one.hidden for one in needs]),
             references=max(one.references for one in needs),
         )
-        views = {name: self.side(name, together) for name in SIDES}
-        return replace(self, views=views)
+        return replace(self, views={name: self.side(name, together) for name in SIDES})
 
     def seen(self, rows: Tensor, needs: Needs) -> Observed:
         """Return the observations of records."""
@@ -135,29 +133,20 @@ def trained_target(
 ) -> TargetModel:
     """Train a model on the members, and reference models on the attacker's records.
 
-    Args:
-        data: all records.
-        roles: roles of the records; the model is trained on each part in order.
-        recipe: training of the models.
-        references: number of reference models.
-        folder: keeps trained models.
-        progress: receives finished epochs.
+    The model is trained on each part of the members in order. The folder keeps trained models.
 
     Raises:
         InputError: training diverges.
     """
     split = roles.splits[0]
-    shadow = split.shadow[
-        : 2 * len(roles.members)
-    ]  # shadow models have as many records as the target
-    model = _untrained(data, replace(split, shadow=shadow), recipe)
+    shadow = split.shadow[: 2 * len(roles.members)]  # for shadow models of the target's size
+    model = given_target((recipe.task,), data, replace(split, shadow=shadow), recipe)
     trained, norms = _attacked_models(model, roles.training, folder, progress)
     others = [
         _kept_model(model, reference_rows(model, number), f"reference {number}", folder)
         for number in range(references)
     ]
-    seen = trained[-recipe.spec.snapshots :]
-    snapshots = [with_params(recipe.task, params) for params in seen]
+    snapshots = [with_params(recipe.task, one) for one in trained[-recipe.spec.snapshots :]]
     return replace(model, snapshots=snapshots, references=others, norms=norms)
 
 
@@ -165,12 +154,8 @@ def given_target(
     snapshots: Sequence[Task], data: Dataset, split: MemberSplit, recipe: MembershipRecipe
 ) -> TargetModel:
     """Return the target of a given model."""
-    return replace(_untrained(data, split, recipe), snapshots=snapshots)
-
-
-def _untrained(data: Dataset, split: MemberSplit, recipe: MembershipRecipe) -> TargetModel:
     return TargetModel(
-        snapshots=(recipe.task,),
+        snapshots=snapshots,
         data=data,
         fitting=MemberRows(split.known_members, split.known_non_members),
         validation=MemberRows(split.validation_members, split.validation_non_members),
@@ -211,12 +196,9 @@ def _trained_on(
     progress: Progress,
 ) -> Params:
     """Return the parameters after a part of the training, and add measured norms to ``norms``."""
-    recipe = model.recipe
-    epochs = recipe.spec.rounds
+    recipe, epochs, best = model.recipe, model.recipe.spec.rounds, -1.0
     role = "target" if part == 0 else f"target {part}"
-    data = model.data.rows(rows)
-    trained = recipe.epochs(data, role, start=params)
-    best = -1.0
+    trained = recipe.epochs(model.data.rows(rows), role, start=params)
     for number, after in enumerate(trained, part * epochs + 1):
         found = _right(model, after) if recipe.spec.best_epoch else 0.0
         if found > best or not recipe.spec.best_epoch:
@@ -231,30 +213,22 @@ def _right(model: TargetModel, params: Params) -> float:
     """Return the share of validation non-members whose class the model predicts."""
     data = model.data.rows(model.validation.others)
     said = predict(model.recipe.task, params, data)
-    require(
-        said is not None and data.y.ndim == 1 and not data.y.is_floating_point(),
-        "best_epoch needs labels that are classes; leave it out",
-    )
-    assert said is not None
+    if said is None or data.y.ndim != 1 or data.y.is_floating_point():
+        raise InputError("best_epoch needs labels that are classes; leave it out")
     return float((said == data.y).double().mean())
 
 
 def _norms_at(model: TargetModel, params: Params) -> NDArray[np.float64]:
     snapshot = with_params(model.recipe.task, params)
     seen = replace(model, snapshots=(snapshot,)).seen(model.targets.rows, Needs(layers=1))
-    norms: NDArray[np.float64] = seen.log_norm[:, 0].exp().cpu().numpy()
-    return norms
+    return np.asarray(seen.log_norm[:, 0].exp().cpu().numpy(), np.float64)
 
 
 def _kept_model(model: TargetModel, rows: Tensor, role: str, folder: WorkFolder) -> Task:
-    task, name = model.recipe.task, f"{model.recipe.defense.name}/{role}"
-    params = once_tensors(
-        folder,
-        name,
-        lambda: model.recipe.last(model.data.rows(rows), role),
-        like=params_of(task.model),
-    )
-    return with_params(task, params)
+    recipe, name = model.recipe, f"{model.recipe.defense.name}/{role}"
+    like = params_of(recipe.task.model)
+    train = partial(recipe.last, model.data.rows(rows), role)
+    return with_params(recipe.task, once_tensors(folder, name, train, like=like))
 
 
 def shadow_of(model: TargetModel, needs: Needs) -> ShadowRecords:
@@ -266,7 +240,8 @@ def shadow_of(model: TargetModel, needs: Needs) -> ShadowRecords:
     )
     order = _shuffled(model, "shadow")
     half = len(order) // 2
-    shadow = _trained(model, order[:half], "shadow model")
+    recipe = model.recipe
+    shadow = with_params(recipe.task, recipe.last(model.data.rows(order[:half]), "shadow model"))
     cut = round(SHADOW_FITTING * half)
     parts = []
     for part in (slice(0, cut), slice(cut, half)):
@@ -305,11 +280,6 @@ def _observe(
 def _most(counts: Sequence[int]) -> int:
     """Return the largest count; -1, which means all, is larger than any."""
     return -1 if -1 in counts else max(counts)
-
-
-def _trained(model: TargetModel, rows: Tensor, role: str) -> Task:
-    params = model.recipe.last(model.data.rows(rows), role)
-    return with_params(model.recipe.task, params)
 
 
 def _shuffled(model: TargetModel, *names: str | int) -> Tensor:
