@@ -80,10 +80,7 @@ class Registry:
             return make
         if name in registered(self.group):
             return _loaded(registered(self.group)[name], self.what)
-        require(
-            ":" in name,
-            f"{self.what} {name!r} is not known{nearest(name, self.names())}",
-        )
+        require(":" in name, f"{self.what} {name!r} is not known{nearest(name, self.names())}")
         return function_of(name, self.what)
 
     def keys(self, name: str, *, supplied: Collection[str] = ()) -> Mapping[str, Key]:

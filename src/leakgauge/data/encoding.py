@@ -19,11 +19,7 @@ _TOO_LARGE = "column {!r} holds numbers too large to be standardised"
 
 
 def encode(
-    table: Table,
-    *,
-    fit_on: Tensor,
-    keep: Sequence[str] = (),
-    dtype: torch.dtype = torch.float32,
+    table: Table, *, fit_on: Tensor, keep: Sequence[str] = (), dtype: torch.dtype = torch.float32
 ) -> Dataset:
     """Return all records, encoded with the means, scales and categories of some of them.
 

@@ -51,11 +51,7 @@ class MemberSplit:
 
 
 def split_members(
-    count: int,
-    *,
-    rng: np.random.Generator,
-    users: Tensor | None = None,
-    members: int | None = None,
+    count: int, *, rng: np.random.Generator, users: Tensor | None = None, members: int | None = None
 ) -> MemberSplit:
     """Return a random split into members, as many non-members, and shadow records.
 
@@ -99,11 +95,7 @@ def split_members(
 
 
 def split_known(
-    members: Tensor,
-    others: Tensor,
-    *,
-    rng: np.random.Generator,
-    users: Tensor | None = None,
+    members: Tensor, others: Tensor, *, rng: np.random.Generator, users: Tensor | None = None
 ) -> MemberSplit:
     """Return a random split of known members and non-members, without shadow records.
 

@@ -121,12 +121,7 @@ def _message(row: Row) -> str:
 
 
 def _result(
-    run: RunParts,
-    part: RunPart,
-    names: list[str],
-    level: str,
-    text: str,
-    place: tuple[str, ...],
+    run: RunParts, part: RunPart, names: list[str], level: str, text: str, place: tuple[str, ...]
 ) -> dict[str, Any]:
     rule = _rule_id(part)
     words = [rule, *(word for word in place[:3] if word)]

@@ -98,12 +98,7 @@ def cnn(
 
 
 def slim(
-    channels: int,
-    classes: int,
-    side: int = 32,
-    width: int = 48,
-    *,
-    generator: torch.Generator,
+    channels: int, classes: int, side: int = 32, width: int = 48, *, generator: torch.Generator
 ) -> nn.Sequential:
     """Return three 3 x 3 convolutions of strides 1, 2 and 2 without normalisation, and a head.
 

@@ -67,12 +67,7 @@ def resnet56(
 
 
 def _for_small_images(
-    blocks: int,
-    channels: int,
-    classes: int,
-    width: int,
-    shortcut: str,
-    generator: torch.Generator,
+    blocks: int, channels: int, classes: int, width: int, shortcut: str, generator: torch.Generator
 ) -> "ResNet":
     require_choice(shortcut, "shortcut", SHORTCUTS)
     require_count(width, "width")

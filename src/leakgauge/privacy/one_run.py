@@ -25,11 +25,7 @@ from scipy import optimize, special, stats
 
 from leakgauge.core.checks import require, require_count
 from leakgauge.privacy.estimate import epsilon_of_mu, require_share
-from leakgauge.privacy.profile import (
-    Floats,
-    LeastFalsePositives,
-    gaussian_least_false_positives,
-)
+from leakgauge.privacy.profile import Floats, LeastFalsePositives, gaussian_least_false_positives
 
 LARGEST_EPSILON = 700.0
 LARGEST_MU = 40.0

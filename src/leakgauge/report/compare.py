@@ -6,13 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from leakgauge.report.wording import plain
-from leakgauge.results.measurements import (
-    ACCUMULATED,
-    HEADLINE,
-    Estimate,
-    Measurement,
-    rounds_of,
-)
+from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement, rounds_of
 from leakgauge.results.metrics import Metric, metric_named, over_seeds
 
 STATIC = "static"

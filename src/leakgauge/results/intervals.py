@@ -74,11 +74,7 @@ def bootstrap_interval(
 
 
 def share(
-    correct: NDArray[np.bool_],
-    block: Ints,
-    *,
-    rng: np.random.Generator,
-    replicates: int = 1000,
+    correct: NDArray[np.bool_], block: Ints, *, rng: np.random.Generator, replicates: int = 1000
 ) -> Estimate:
     """Return the share of true entries, with an interval that resamples blocks.
 
@@ -102,11 +98,7 @@ def share(
 
 
 def jackknife_interval(
-    value: float,
-    without: Floats,
-    *,
-    confidence: float = 0.95,
-    bounds: tuple[float, float] = SHARE,
+    value: float, without: Floats, *, confidence: float = 0.95, bounds: tuple[float, float] = SHARE
 ) -> tuple[float, float]:
     """Return the Student t interval of a score, from the scores that each leave out one unit.
 

@@ -72,12 +72,7 @@ def macro_f1(
 
 
 def balanced_accuracy(
-    truth: Ints,
-    predicted: Ints,
-    block: Ints,
-    *,
-    rng: np.random.Generator,
-    replicates: int = 1000,
+    truth: Ints, predicted: Ints, block: Ints, *, rng: np.random.Generator, replicates: int = 1000
 ) -> Estimate:
     """Return the mean over classes of the recall: the share of a class's records predicted right.
 
@@ -152,11 +147,7 @@ def _f1(sums: Floats) -> Floats:
 
 
 def _estimate(
-    parts: Floats,
-    statistic: Statistic,
-    block: Ints,
-    rng: np.random.Generator,
-    replicates: int,
+    parts: Floats, statistic: Statistic, block: Ints, rng: np.random.Generator, replicates: int
 ) -> Estimate:
     """Return a figure of records ``[n, s, k]`` with an interval that resamples blocks."""
     names, index = np.unique(block, return_inverse=True)

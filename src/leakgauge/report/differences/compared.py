@@ -189,8 +189,7 @@ def compare_audits(
 def _require_defense(name: str, audit: Audited, which: str) -> None:
     known = audit.defenses
     require(
-        name in known,
-        f"{which} audit ({audit.name}) has no defense {name!r}{nearest(name, known)}",
+        name in known, f"{which} audit ({audit.name}) has no defense {name!r}{nearest(name, known)}"
     )
 
 
