@@ -3,7 +3,8 @@
 import itertools
 
 import torch
-from torch import nn
+from torch import Generator, nn
+from torch.nn import Sequential
 
 from leakgauge.models.initialisation import initialise
 
@@ -12,8 +13,8 @@ FCNET = (32,) * 8
 
 
 def mlp(
-    inputs: int, classes: int, hidden: tuple[int, ...] = (100,), *, generator: torch.Generator
-) -> nn.Sequential:
+    inputs: int, classes: int, hidden: tuple[int, ...] = (100,), *, generator: Generator
+) -> Sequential:
     """Return a fully connected network: ReLU layers and a linear head.
 
     Args:
@@ -28,10 +29,10 @@ def mlp(
     """
     with torch.device("meta"):
         layers = _layers(inputs, classes, hidden)
-    return initialise(nn.Sequential(*layers), generator=generator)
+    return initialise(Sequential(*layers), generator=generator)
 
 
-def fcnet(inputs: int, classes: int, *, generator: torch.Generator) -> nn.Sequential:
+def fcnet(inputs: int, classes: int, *, generator: Generator) -> Sequential:
     """Return nine linear layers of width 32 (except the last), for images and for tables.
 
     Args:
@@ -48,7 +49,7 @@ def fcnet(inputs: int, classes: int, *, generator: torch.Generator) -> nn.Sequen
     """
     with torch.device("meta"):
         layers = _layers(inputs, classes, FCNET)
-    return initialise(nn.Sequential(nn.Flatten(), *layers), generator=generator)
+    return initialise(Sequential(nn.Flatten(), *layers), generator=generator)
 
 
 def _layers(inputs: int, classes: int, hidden: tuple[int, ...]) -> list[nn.Module]:
