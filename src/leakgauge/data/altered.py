@@ -16,7 +16,7 @@ from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset
 from leakgauge.data.image_files import PixelArray
 from leakgauge.data.source import Source
-from leakgauge.data.split import Ints
+from leakgauge.results.statistics import Ints
 
 COPY = "copy of "
 """Prefix of the name of a column that reveals a secret."""
@@ -168,9 +168,8 @@ def _moved(
         if same and len(first) < len(values):
             order = rng.permutation(len(first))
             taken = first.iloc[order].set_axis(first.index)
-            return pd.Series(taken.reindex(owners).to_numpy(), index=values.index).astype(
-                values.dtype
-            )
+            moved = pd.Series(taken.reindex(owners).to_numpy(), index=values.index)
+            return moved.astype(values.dtype)
     order = rng.permutation(len(values))
     return values.iloc[order].set_axis(values.index)
 

@@ -14,6 +14,7 @@ from torch.nn import Sequential
 
 from leakgauge.core.checks import require
 from leakgauge.models.initialisation import initialise
+from leakgauge.models.perceptron import linear_layers
 
 POOLED = 3
 """The networks of Mo et al. and Li et al. halve the image behind their last three convolutions."""
@@ -143,7 +144,7 @@ def alexnet_cifar(
 
 def _stack(
     channels: Sequence[int],
-    head: Sequence[int],
+    head: tuple[int, ...],
     side: int,
     generator: Generator,
     *,
@@ -160,12 +161,9 @@ def _stack(
             if place >= convolutions - POOLED:
                 layers.append(nn.MaxPool2d(2))
                 side //= 2
-        layers.append(nn.Flatten())
         width = channels[-1] * side * side
-        for wide in head:
-            layers += [nn.Linear(width, wide), nn.ReLU()]
-            width = wide
-    return initialise(Sequential(*layers[:-1]), generator=generator)
+        layers += [nn.Flatten(), *linear_layers(width, head[-1], head[:-1])]
+    return initialise(Sequential(*layers), generator=generator)
 
 
 def _strided(

@@ -27,8 +27,7 @@ def mlp(
     >>> list(model(torch.zeros(3, 5)).shape)
     [3, 2]
     """
-    with torch.device("meta"):
-        layers = _layers(inputs, classes, hidden)
+    layers = linear_layers(inputs, classes, hidden)
     return initialise(Sequential(*layers), generator=generator)
 
 
@@ -47,14 +46,14 @@ def fcnet(inputs: int, classes: int, *, generator: Generator) -> Sequential:
     >>> list(model(torch.zeros(5, 3, 8, 8)).shape)
     [5, 2]
     """
-    with torch.device("meta"):
-        layers = _layers(inputs, classes, FCNET)
-    return initialise(Sequential(nn.Flatten(), *layers), generator=generator)
+    return Sequential(nn.Flatten(), *mlp(inputs, classes, FCNET, generator=generator))
 
 
-def _layers(inputs: int, classes: int, hidden: tuple[int, ...]) -> list[nn.Module]:
+def linear_layers(inputs: int, outputs: int, hidden: tuple[int, ...]) -> list[nn.Module]:
+    """Return linear layers with ReLUs between them, on the ``meta`` device."""
+    widths = (inputs, *hidden, outputs)
     layers: list[nn.Module] = []
-    widths = (inputs, *hidden)
-    for width_in, width_out in itertools.pairwise(widths):
-        layers += [nn.Linear(width_in, width_out), nn.ReLU()]
-    return [*layers, nn.Linear(widths[-1], classes)]
+    with torch.device("meta"):
+        for width_in, width_out in itertools.pairwise(widths):
+            layers += [nn.Linear(width_in, width_out), nn.ReLU()]
+    return layers[:-1]

@@ -12,7 +12,7 @@ from torch.nn import Sequential
 from leakgauge.core.checks import require
 from leakgauge.models.initialisation import initialise
 from leakgauge.models.lenets import plain_stack
-from leakgauge.models.perceptron import mlp
+from leakgauge.models.perceptron import linear_layers, mlp
 
 ALEX_CHANNELS = (32, 64, 128, 128, 128)
 ALEX_POOLED = (0, 1, 4)
@@ -45,7 +45,6 @@ def alexnet_3fc(channels: int, classes: int, side: int = 32, *, generator: Gener
     [2, 10]
     """
     require(side >= 16, f"side is {side}; expected at least 16 pixels")
-    places = 2
     layers: list[nn.Module] = []
     with torch.device("meta"):
         width = channels
@@ -53,8 +52,8 @@ def alexnet_3fc(channels: int, classes: int, side: int = 32, *, generator: Gener
             layers += [nn.Conv2d(width, wide, 3, padding=1), nn.ReLU()]
             layers += [nn.MaxPool2d(2)] if number in ALEX_POOLED else []
             width = wide
-        layers += [nn.AdaptiveAvgPool2d(places), nn.Flatten()]
-        layers += _head(width * places**2, ALEX_HEAD, classes)
+        layers += [nn.AdaptiveAvgPool2d(2), nn.Flatten()]
+        layers += linear_layers(4 * width, classes, ALEX_HEAD)
     return initialise(Sequential(*layers), generator=generator)
 
 
@@ -75,7 +74,7 @@ def cnn_2(channels: int, classes: int, side: int = 32, *, generator: Generator) 
         for wide in CNN_CHANNELS:
             layers += [nn.Conv2d(width, wide, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
             width = wide
-        layers += [nn.Flatten(), *_head(width * (side // 4) ** 2, CNN_HEAD, classes)]
+        layers += [nn.Flatten(), *linear_layers(width * (side // 4) ** 2, classes, CNN_HEAD)]
     return initialise(Sequential(*layers), generator=generator)
 
 
@@ -94,11 +93,3 @@ def mlp_4(inputs: int, classes: int, *, generator: Generator) -> Sequential:
     [2, 2]
     """
     return Sequential(nn.Flatten(), *mlp(inputs, classes, MLP_HIDDEN, generator=generator))
-
-
-def _head(width: int, hidden: tuple[int, ...], classes: int) -> list[nn.Module]:
-    layers: list[nn.Module] = []
-    for wide in hidden:
-        layers += [nn.Linear(width, wide), nn.ReLU()]
-        width = wide
-    return [*layers, nn.Linear(width, classes)]

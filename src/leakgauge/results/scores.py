@@ -197,7 +197,8 @@ def score(
         metric: Estimate(value, *ends[metric], n, confidence) for metric, value in values.items()
     }
     rates = (values[SUCCESS], *ends[SUCCESS])
-    gain = Estimate(*(advantage(rate, majority) for rate in rates), n, confidence)
+    value, low, high = (advantage(rate, majority) for rate in rates)
+    gain = Estimate(value, low, high, n, confidence)
     return {**estimates, ADVANTAGE: gain}
 
 
