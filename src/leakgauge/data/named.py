@@ -231,9 +231,15 @@ TABLES: Mapping[str, Callable[[], pd.DataFrame]] = {
 }
 """Tables by name."""
 
-_FACES, _OBJECTS = (celeba, utkface, utkface_ccs24), (cifar10, cifar10_train, cifar100)
 IMAGES: Mapping[str, Callable[..., Images]] = {
-    read.__name__.replace("_", "-"): read for read in (*_FACES, *_OBJECTS, imagenet_sample, lfw)
+    "celeba": celeba,
+    "utkface": utkface,
+    "utkface-ccs24": utkface_ccs24,
+    "cifar10": cifar10,
+    "cifar10-train": cifar10_train,
+    "cifar100": cifar100,
+    "imagenet-sample": imagenet_sample,
+    "lfw": lfw,
 }
 """Images by name; each takes ``side``."""
 

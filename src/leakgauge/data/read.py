@@ -30,6 +30,8 @@ TEXT = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 """Endings of text files, with their usual separators."""
 
 Parsed = tuple[pd.DataFrame, Sequence[str]]
+"""A table, and notes on what was found."""
+
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.decompress,
     ".bz2": bz2.decompress,

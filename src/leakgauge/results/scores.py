@@ -2,7 +2,8 @@
 
 Every score is a function of the trials' true secrets, the adversary's log posteriors and a weight
 for each trial. Trials of different blocks share no record. If trials share users and no blocks
-exist, the jackknife leaves out each user in turn. ``results.intervals`` explains both.
+exist, the jackknife leaves out each user in turn. ``results.intervals`` explains both. ``rng``
+draws ``replicates`` resamples; ``confidence`` is two-sided.
 """
 
 from collections.abc import Iterator, Mapping
@@ -123,11 +124,7 @@ def each_value(
 ) -> list[Estimate]:
     """Return the AUROC of each value against all others, with block-bootstrap intervals.
 
-    Args:
-        trials: trials of at least two blocks.
-        rng: draws the resamples.
-        replicates: number of resamples.
-        confidence: two-sided.
+    The trials belong to at least two blocks.
     """
     index, drawn = trials.resampled_blocks(replicates, rng)
     estimates = []
@@ -183,9 +180,6 @@ def score(
     Args:
         trials: trials of at least two blocks, or about at least two users that no trial always has.
         majority: prior probability of the most probable secret (the success of guessing).
-        rng: draws the resamples.
-        replicates: number of resamples.
-        confidence: two-sided.
 
     Returns:
         ``{"auroc", "tpr_at_1_fpr", "success", "advantage"}``, all within 0 and 1.
@@ -196,8 +190,7 @@ def score(
     estimates = {
         metric: Estimate(value, *ends[metric], n, confidence) for metric, value in values.items()
     }
-    rates = (values[SUCCESS], *ends[SUCCESS])
-    value, low, high = (advantage(rate, majority) for rate in rates)
+    value, low, high = (advantage(one, majority) for one in (values[SUCCESS], *ends[SUCCESS]))
     gain = Estimate(value, low, high, n, confidence)
     return {**estimates, ADVANTAGE: gain}
 
