@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from leakgauge.core.lazy import attach
+from leakgauge.core.lazy import attach, by_module
 
 __version__ = "0.2.0"
 
@@ -30,30 +30,16 @@ if TYPE_CHECKING:
     from leakgauge.tokens.monitor.monitor import Monitor as Monitor
     from leakgauge.training.update import Update as Update
 else:
-    __getattr__, __dir__, __all__ = attach(
-        __name__,
-        {
-            "Clip": "leakgauge.defenses.clip",
-            "DPSGD": "leakgauge.defenses.dpsgd",
-            "Data": "leakgauge.api",
-            "Dataset": "leakgauge.core.types",
-            "Estimate": "leakgauge.results.measurements",
-            "InputError": "leakgauge.core.checks",
-            "Measurement": "leakgauge.results.measurements",
-            "Monitor": "leakgauge.tokens.monitor.monitor",
-            "Noise": "leakgauge.defenses.noise",
-            "Perturb": "leakgauge.defenses.perturb",
-            "Prune": "leakgauge.defenses.prune",
-            "Quantise": "leakgauge.defenses.quantise",
-            "Question": "leakgauge.runs.question",
-            "Result": "leakgauge.result",
-            "Sign": "leakgauge.defenses.sign",
-            "Task": "leakgauge.core.types",
-            "Update": "leakgauge.training.update",
-            "VIB": "leakgauge.defenses.vib",
-            "audit": "leakgauge.api",
-            "compare": "leakgauge.api",
-            "from_arrays": "leakgauge.data.arrays",
-            "load": "leakgauge.api",
-        },
-    )
+    _NAMES = {
+        "api": "Data audit compare load",
+        "core.checks": "InputError",
+        "core.types": "Dataset Task",
+        "data.arrays": "from_arrays",
+        "defenses": "Clip DPSGD Noise Perturb Prune Quantise Sign VIB",
+        "result": "Result",
+        "results.measurements": "Estimate Measurement",
+        "runs.question": "Question",
+        "tokens.monitor.monitor": "Monitor",
+        "training.update": "Update",
+    }
+    __getattr__, __dir__, __all__ = attach(__name__, by_module(_NAMES))

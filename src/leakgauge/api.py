@@ -155,15 +155,10 @@ def audit(
     lines = [f"`{word}`: {reason}" for word, reason in notes.items()]
     folder = Path(tempfile.mkdtemp(prefix="leakgauge-")) if out is None else Path(out)
     try:
-        run = run_audit(
-            folder,
-            describe("audit", prepared, notes=lines),
-            prepared,
-            progress=progress or Silent(),
-            workers=workers,
-        )
+        description, watch = describe("audit", prepared, notes=lines), progress or Silent()
+        run = run_audit(folder, description, prepared, progress=watch, workers=workers)
         answered = {name: prepared[name] for name in run.answers} if controls else {}
-        checked = run_controls(folder, answered, progress=progress or Silent(), workers=workers)
+        checked = run_controls(folder, answered, progress=watch, workers=workers)
         result = Result(run, tuple(sections_of(run, known)), tuple(checked))
     except BaseException:
         if out is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from leakgauge.report.facts import plain_interval
 from leakgauge.report.section import Row, Section
 from leakgauge.results.measurements import Measurement
 from leakgauge.runs.audit import AuditRun
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     from leakgauge.evidence.controls import Control
     from leakgauge.evidence.gate import Gate
+
+
+NO_FIGURE = "no figure"
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +104,7 @@ class Result:
                 "adversary": one.adversary,
                 "metric": one.metric,
                 "round": one.round,
-                "value": one.estimate.value,
-                "low": one.estimate.low,
-                "high": one.estimate.high,
+                **plain_interval(one.estimate),
                 "n": one.estimate.n,
                 "chance": one.chance,
                 "seed": one.seed,
@@ -129,18 +131,13 @@ class Result:
 
         rows = "".join(
             f"<tr><th>{escape(row.ask)}</th><td>{escape(row.verdict)}</td>"
-            f"<td>{_figure(row)}</td><td>{marked(row.text)}</td></tr>"
+            f"<td>{row.figure or NO_FIGURE}</td><td>{marked(row.text)}</td></tr>"
             for row in self.verdicts
         )
         head = "<tr><th>question</th><th>verdict</th><th>figure</th><th>in words</th></tr>"
         return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
 
     def __str__(self) -> str:
-        return "\n".join(f"{row.ask}: {row.verdict} ({_figure(row)})" for row in self.verdicts)
-
-
-def _figure(row: Row) -> str:
-    one = row.estimate
-    if one is None:
-        return "no figure"
-    return f"{row.metric} {one.value:.3f}, {one.low:.3f} to {one.high:.3f}"
+        return "\n".join(
+            f"{row.ask}: {row.verdict} ({row.figure or NO_FIGURE})" for row in self.verdicts
+        )

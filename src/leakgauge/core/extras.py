@@ -22,11 +22,7 @@ def not_installed(package: str, extra: str) -> InputError:
 
 
 def check_device(name: str) -> None:
-    """Refuse a device that torch cannot use on this machine.
-
-    Raises:
-        InputError: torch cannot use the device.
-    """
+    """Refuse a device that torch cannot use on this machine."""
     import torch
 
     try:

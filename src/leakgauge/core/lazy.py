@@ -29,3 +29,12 @@ def attach(
         return value
 
     return load, lambda: sorted({*vars(sys.modules[package]), *names}), names
+
+
+def by_module(modules: Mapping[str, str], root: str = "leakgauge") -> dict[str, str]:
+    """Return the module of each name, from the names (between blanks) of each module in ``root``.
+
+    >>> by_module({"core.checks": "InputError require"})["require"]
+    'leakgauge.core.checks'
+    """
+    return {name: f"{root}.{module}" for module, names in modules.items() for name in names.split()}

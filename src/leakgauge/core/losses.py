@@ -167,21 +167,17 @@ def exact_loss(loss: Loss) -> Loss:
 
 
 def _is_of_a_class(loss: Loss, outputs: Tensor, targets: Tensor) -> bool:
-    return _is_cross_entropy(loss) and outputs.dim() == 2 and not targets.is_floating_point()
-
-
-def _is_cross_entropy(loss: Loss) -> bool:
     """Return whether a loss is known as the plain cross entropy of a class."""
+    known = loss is functional.cross_entropy
     if isinstance(loss, nn.CrossEntropyLoss):
-        return loss.weight is None and loss.label_smoothing == 0
-    return loss is functional.cross_entropy
+        known = loss.weight is None and loss.label_smoothing == 0
+    return known and outputs.dim() == 2 and not targets.is_floating_point()
 
 
 def _log_softplus(margins: Tensor) -> Tensor:
     """Return log(log(1 + exp(m))), which is m for small m."""
-    small = margins < -50
     safe = margins.clamp_min(-50)
-    return torch.where(small, margins, functional.softplus(safe, threshold=50).log())
+    return torch.where(margins < -50, margins, functional.softplus(safe, threshold=50).log())
 
 
 @contextmanager
@@ -205,9 +201,8 @@ def without_broadcast(outputs: Tensor, targets: Tensor) -> Iterator[None]:
 
 def _like(outputs: Tensor, targets: Tensor, name: str) -> Tensor:
     """Return the targets in the shape and type of the outputs."""
-    fits = outputs.shape[:1] == targets.shape[:1] and outputs.numel() == targets.numel()
     require(
-        fits,
+        outputs.shape[:1] == targets.shape[:1] and outputs.numel() == targets.numel(),
         f"{name} compares outputs {list(outputs.shape)} with targets {list(targets.shape)}; "
         "expected one target for each output",
     )

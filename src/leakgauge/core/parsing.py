@@ -109,11 +109,7 @@ def kinds_of(make: Callable[..., Any], supplied: Collection[str] = ()) -> dict[s
 
 
 def keys_of(make: Callable[..., Any], supplied: Collection[str] = ()) -> dict[str, Key]:
-    """Return the settings of a function or a dataclass with their defaults.
-
-    Args:
-        make: the function or class.
-        supplied: arguments that the caller gives, which are not settings.
+    """Return the settings of a function or a dataclass with their defaults, as ``kinds_of``.
 
     >>> def build(rate: float, whole: bool = False): ...
     >>> keys_of(build)["whole"], keys_of(build)["rate"].default

@@ -58,6 +58,8 @@ class Registry:
         what: the kind in one word for messages, such as ``"defense"``.
         places: ``"module:attribute"`` for each built-in name; imported on first use.
         group: the entry point group in which other packages register their own names.
+
+    ``supplied`` are arguments that the caller gives, which are not settings.
     """
 
     what: str
@@ -80,18 +82,11 @@ class Registry:
             return make
         if name in registered(self.group):
             return _loaded(registered(self.group)[name], self.what)
-        require(
-            ":" in name,
-            f"{self.what} {name!r} is not known{nearest(name, self.names())}",
-        )
+        require(":" in name, f"{self.what} {name!r} is not known{nearest(name, self.names())}")
         return function_of(name, self.what)
 
     def keys(self, name: str, *, supplied: Collection[str] = ()) -> Mapping[str, Key]:
-        """Return the settings of a name, with their defaults; none for a name of another kind.
-
-        Args:
-            name: one of ``names``, or one of the additional words of ``notation``.
-            supplied: arguments that the caller gives, which are not settings.
+        """Return the settings of a name, with their defaults; none for other words.
 
         Raises:
             InputError: a package's name cannot be imported.
@@ -99,12 +94,7 @@ class Registry:
         return keys_of(self.load(name), supplied) if name in self.names() else {}
 
     def notation(self, *words: str, supplied: Collection[str] = ()) -> Notation:
-        """Return the notation that users may write.
-
-        Args:
-            words: additional names, which take no settings.
-            supplied: arguments that the caller gives, which are not settings.
-        """
+        """Return the notation that users may write; ``words`` are more names, without settings."""
         return Notation(
             lambda: (*words, *self.names()), partial(self.keys, supplied=supplied), own=True
         )
@@ -112,9 +102,7 @@ class Registry:
     def read(self, text: str, *, supplied: Collection[str] = ()) -> Choice:
         """Return the function or class that ``text`` names, with its settings.
 
-        Args:
-            text: such as ``prune:rate=0.99`` or ``my_module:build:rate=0.5``.
-            supplied: arguments that the caller gives, which are not settings.
+        The text is such as ``prune:rate=0.99`` or ``my_module:build:rate=0.5``.
 
         Raises:
             InputError: the name, a key or a value is not known, or a setting is missing.

@@ -1,12 +1,12 @@
 """Types that all packages share: tasks, datasets, columns, gradients; checks of tensors."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.losses import LOSSES, Loss
 
 Params = Mapping[str, Tensor]
@@ -40,8 +40,7 @@ class Task:
 
     def __init__(self, model: nn.Module, loss: Loss | str = "cross_entropy") -> None:
         if isinstance(loss, str):
-            if loss not in LOSSES:
-                raise InputError(f"no loss is called {loss!r}{nearest(loss, LOSSES)}")
+            require_known(loss, LOSSES, f"no loss is called {loss!r}")
             loss = LOSSES[loss]
         if not callable(loss):
             raise InputError(
@@ -114,10 +113,7 @@ class Schema:
         Raises:
             KeyError: no column has this name.
         """
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise KeyError(name)
+        return {column.name: column for column in self.columns}[name]
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,22 +140,19 @@ class Dataset:
 
     def rows(self, index: Tensor) -> "Dataset":
         """Return the records at ``index`` ``[k]`` (int64), in that order."""
-        return replace(
-            self,
-            x=self.x[index],
-            y=self.y[index],
-            secrets={name: codes[index] for name, codes in self.secrets.items()},
-            users=None if self.users is None else self.users[index],
-        )
+        return self._mapped(lambda values: values[index])
 
     def to(self, device: torch.device | str) -> "Dataset":
         """Return these records on another device."""
+        return self._mapped(lambda values: values.to(device))
+
+    def _mapped(self, change: Callable[[Tensor], Tensor]) -> "Dataset":
         return replace(
             self,
-            x=self.x.to(device),
-            y=self.y.to(device),
-            secrets={name: codes.to(device) for name, codes in self.secrets.items()},
-            users=None if self.users is None else self.users.to(device),
+            x=change(self.x),
+            y=change(self.y),
+            secrets={name: change(codes) for name, codes in self.secrets.items()},
+            users=None if self.users is None else change(self.users),
         )
 
 

@@ -16,23 +16,7 @@ from leakgauge.data.split import Split, split_records
 from leakgauge.data.table import Roles, Table, make_table
 
 __all__ = [
-    "DATASETS",
-    "Images",
-    "Roles",
-    "Source",
-    "Split",
-    "Table",
-    "data_folder",
-    "encode",
-    "fingerprint",
-    "from_arrays",
-    "make_table",
-    "open_data",
-    "randhie",
-    "read_arrays",
-    "read_image_arrays",
-    "read_image_folder",
-    "read_image_parquet",
-    "read_table",
-    "split_records",
-]
+    "DATASETS", "Images", "Roles", "Source", "Split", "Table", "data_folder", "encode",
+    "fingerprint", "from_arrays", "make_table", "open_data", "randhie", "read_arrays",
+    "read_image_arrays", "read_image_folder", "read_image_parquet", "read_table", "split_records",
+]  # fmt: skip

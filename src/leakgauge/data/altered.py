@@ -1,6 +1,7 @@
 """Data changed on purpose so that their leakage is known, for controls.
 
-A changed source gets a new fingerprint. The given source stays unchanged.
+A changed source gets a new fingerprint. The given source stays unchanged. ``seed`` draws the
+change; ``users`` and ``label`` name columns of a table, and are not used for a task's records.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset
 from leakgauge.data.image_files import PixelArray
 from leakgauge.data.source import Source
-from leakgauge.data.split import Ints
+from leakgauge.results.statistics import Ints
 
 COPY = "copy of "
 """Prefix of the name of a column that reveals a secret."""
@@ -37,14 +38,8 @@ def shuffled(source: Source, column: str, *, users: str | None, seed: int) -> So
     A column with one value per user is permuted among the users, any other column among the
     records.
 
-    Args:
-        source: the data.
-        column: a column of the table, or a secret of a task's records.
-        users: the column of the users, or None.
-        seed: seed of the permutation.
-
     Raises:
-        InputError: the column does not exist.
+        InputError: the table has no such column, or the task's records no such secret.
     """
     rng = stream(seed, "altered", "shuffled", column)
     if source.dataset is not None:
@@ -62,13 +57,7 @@ def shuffled(source: Source, column: str, *, users: str | None, seed: int) -> So
 
 
 def shuffled_users(source: Source, users: str, *, seed: int) -> Source:
-    """Return data with records assigned to users at random; each user keeps the number of records.
-
-    Args:
-        source: the data.
-        users: the column of the users; not used for a task's records.
-        seed: seed of the permutation.
-    """
+    """Return data with records assigned to users at random; each keeps its number of records."""
     rng = stream(seed, "altered", "users")
     if source.dataset is not None:
         data = source.dataset
@@ -81,11 +70,6 @@ def shuffled_users(source: Source, users: str, *, seed: int) -> Source:
 
 def marked_users(source: Source, users: str, *, seed: int) -> Source:
     """Return a table with additional features that identify each user.
-
-    Args:
-        source: a table.
-        users: the column of the users.
-        seed: seed of the marks.
 
     Raises:
         InputError: the records are not rows of a table.
@@ -104,11 +88,6 @@ def random_label(source: Source, label: str, *, seed: int) -> Source:
 
     A label of a table or of images gets one of ten values at random; the labels of a task's records
     are permuted, since the model's outputs are fixed.
-
-    Args:
-        source: the data.
-        label: the column; not used for a task's records.
-        seed: seed of the labels.
     """
     rng = stream(seed, "altered", "labels")
     if source.dataset is not None:
@@ -168,9 +147,8 @@ def _moved(
         if same and len(first) < len(values):
             order = rng.permutation(len(first))
             taken = first.iloc[order].set_axis(first.index)
-            return pd.Series(taken.reindex(owners).to_numpy(), index=values.index).astype(
-                values.dtype
-            )
+            moved = pd.Series(taken.reindex(owners).to_numpy(), index=values.index)
+            return moved.astype(values.dtype)
     order = rng.permutation(len(values))
     return values.iloc[order].set_axis(values.index)
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -11,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, nearest, require, require_known
 from leakgauge.core.types import Dataset, Schema
 from leakgauge.data.columns import categories, kind_of
 from leakgauge.data.read import existing, read_npz, read_table
@@ -104,23 +105,19 @@ def read_arrays(
     elif file.suffix.lower() == ".parquet":
         frame = read_table(file)
         for name in roles:
-            require(name in frame, f"no {name!r} in {str(file)!r}{nearest(name, frame.columns)}")
+            require_known(name, frame.columns, f"no {name!r} in {str(file)!r}")
         features = _frame_features(frame, [x] if isinstance(x, str) else list(x), roles)
         arrays = {name: frame[name].to_numpy() for name in roles}
     else:
         raise InputError(f"cannot read {str(file)!r}; expected a .npz or .parquet file")
     named = {name: _named_codes(arrays[name], name) for name in (label, *secret_names)}
-    data = from_arrays(
-        features,
-        named[label][0],
-        {name: named[name][0] for name in secret_names},
-        users=None if group is None else _named_users(arrays[group], group),
-        dtype=dtype,
-    )
+    users = None if group is None else arrays[group]
+    if users is not None and users.dtype.kind not in "iuf":
+        users = _named_codes(users, str(group))[0]
+    codes = {name: named[name][0] for name in secret_names}
+    data = from_arrays(features, named[label][0], codes, users=users, dtype=dtype)
     values = {name: named[name][1] for name in secret_names}
-    return Dataset(
-        data.x, data.y, data.secrets, data.users, Schema((), label, named[label][1], values)
-    )
+    return replace(data, schema=Schema((), label, named[label][1], values))
 
 
 def _array(values: Array | Tensor) -> Array:
@@ -241,7 +238,3 @@ def _named_codes(values: Array, name: str) -> tuple[Array, tuple[str, ...]]:
     missing = int((codes < 0).sum())
     require(missing == 0, f"{name!r} is missing in {missing} of {len(codes)} records; remove these")
     return codes, tuple(map(str, named.categories))
-
-
-def _named_users(values: Array, name: str) -> Array:
-    return values if values.dtype.kind in "iuf" else _named_codes(values, name)[0]

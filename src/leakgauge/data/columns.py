@@ -5,31 +5,20 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.results.statistics import Floats
 
 Kind = Literal["number", "category", "date"]
-Floats = npt.NDArray[np.float64]
 
-_INFERRED: dict[str, Kind] = {
-    "string": "category",
-    "boolean": "category",
-    "empty": "category",
-    "integer": "number",
-    "floating": "number",
-    "mixed-integer-float": "number",
-    "decimal": "number",
-    "datetime64": "date",
-    "datetime": "date",
-    "date": "date",
-    "time": "date",
-    "timedelta64": "date",
-    "timedelta": "date",
-    "period": "date",
+_INFERRED: dict[Kind, tuple[str, ...]] = {
+    "category": ("string", "boolean", "empty"),
+    "number": ("integer", "floating", "mixed-integer-float", "decimal"),
+    "date": ("datetime64", "datetime", "date", "time", "timedelta64", "timedelta", "period"),
 }
+"""The kind of a column by the type that pandas infers."""
 
 
 def kind_of(column: "pd.Series[Any]") -> Kind:
@@ -49,8 +38,9 @@ def kind_of(column: "pd.Series[Any]") -> Kind:
     if dtypes.is_numeric_dtype(dtype) and not dtypes.is_complex_dtype(dtype):
         return "number"
     inferred = dtypes.infer_dtype(column, skipna=True)
-    if inferred in _INFERRED:
-        return _INFERRED[inferred]
+    for kind, types in _INFERRED.items():
+        if inferred in types:
+            return kind
     raise InputError(
         f"column {str(column.name)!r} holds {_contents(column, inferred)}; "
         "expected numbers, text or booleans; convert it or drop it"

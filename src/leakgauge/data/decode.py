@@ -10,6 +10,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require, require_positive
 from leakgauge.core.types import Column, Schema
+from leakgauge.results.statistics import Bools
 
 NUMBER_TOLERANCE = 0.05
 """Tolerance of a right number, in standard deviations of its column; our choice."""
@@ -42,7 +43,7 @@ def decode(x: Tensor, schema: Schema) -> pd.DataFrame:
 
 def column_hits(
     rebuilt: Tensor, truth: Tensor, schema: Schema, *, tolerance: float = NUMBER_TOLERANCE
-) -> dict[str, NDArray[np.bool_]]:
+) -> dict[str, Bools]:
     """Return whether each rebuilt value is right, ``[n]`` by original column.
 
     A category must be the same; a number must lie within ``tolerance`` standard deviations (those

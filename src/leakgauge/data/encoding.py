@@ -5,25 +5,21 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.core.checks import nearest, require
+from leakgauge.core.checks import require, require_known
 from leakgauge.core.types import Column, Dataset, Schema
 from leakgauge.data.table import Roles, Table, make_table
+from leakgauge.results.statistics import Floats, Ints
 
 _TOO_LARGE = "column {!r} holds numbers too large to be standardised"
 
 
 def encode(
-    table: Table,
-    *,
-    fit_on: Tensor,
-    keep: Sequence[str] = (),
-    dtype: torch.dtype = torch.float32,
+    table: Table, *, fit_on: Tensor, keep: Sequence[str] = (), dtype: torch.dtype = torch.float32
 ) -> Dataset:
     """Return all records, encoded with the means, scales and categories of some of them.
 
@@ -54,9 +50,7 @@ def encode(
     """
     require(len(fit_on) > 0, "the encoding has no private records to learn from")
     for name in keep:
-        require(
-            name in table.secrets, f"cannot keep {name!r}, no secret{nearest(name, table.secrets)}"
-        )
+        require_known(name, table.secrets, f"cannot keep {name!r}, no secret")
     names = [str(name) for name in table.features if name in keep or name not in table.secrets]
     rows = fit_on.cpu().numpy()
     columns: list[Column] = []
@@ -67,15 +61,13 @@ def encode(
     for column in columns:
         x[:, column.start : column.stop] = _encoded(table.features[column.name], column, dtype)
     columns = [_with_typical(column, table, x[:, column.start], rows) for column in columns]
-    return Dataset(
-        x=x,
-        y=encode_label(table, fit_on, dtype),
-        secrets=dict(table.secrets),
-        users=table.users,
-        schema=Schema(
-            tuple(columns), table.label, table.classes, dict(table.values), table.user_names
-        ),
-    )
+    return _records(table, x, fit_on, tuple(columns))
+
+
+def _records(table: Table, x: Tensor, fit_on: Tensor, columns: tuple[Column, ...]) -> Dataset:
+    schema = Schema(columns, table.label, table.classes, dict(table.values), table.user_names)
+    y = encode_label(table, fit_on, x.dtype)
+    return Dataset(x, y, dict(table.secrets), table.users, schema)
 
 
 def encode_label(table: Table, fit_on: Tensor, dtype: torch.dtype) -> Tensor:
@@ -96,9 +88,7 @@ def outputs_for(table: Table) -> int:
     return len(table.classes) or 1
 
 
-def _with_typical(
-    column: Column, table: Table, encoded: Tensor, fit_on: npt.NDArray[np.int64]
-) -> Column:
+def _with_typical(column: Column, table: Table, encoded: Tensor, fit_on: Ints) -> Column:
     """Return a column of numbers with the median of each range into which the secret was cut.
 
     Rows of the private part count only if the range has no other rows.
@@ -127,15 +117,13 @@ def _learn(seen: "pd.Series[Any]", name: str, start: int) -> Column:
     missing = bool(seen.isna().any())
     if isinstance(seen.dtype, pd.CategoricalDtype):
         present = tuple(map(str, seen.cat.remove_unused_categories().cat.categories))
-        return Column(
-            name, "category", start, start + len(present) + missing, present, missing=missing
-        )
+        return Column(name, "category", start, start + len(present) + missing, present, missing)
     mean, scale = _mean_scale(seen.dropna().to_numpy(dtype=np.float64))
     require(np.isfinite(mean) and np.isfinite(scale), _TOO_LARGE.format(name))
     return Column(name, "number", start, start + 1 + missing, (), missing, mean, scale)
 
 
-def _mean_scale(values: npt.NDArray[np.float64]) -> tuple[float, float]:
+def _mean_scale(values: Floats) -> tuple[float, float]:
     if len(values) == 0:
         return 0.0, 1.0
     if values.min() == values.max():
@@ -151,7 +139,12 @@ def _encoded(values: "pd.Series[Any]", column: Column, dtype: torch.dtype) -> Te
     """Return one column, encoded ``[n, stop - start]``."""
     block = np.zeros((len(values), column.stop - column.start))
     if column.kind == "category":
-        _fill_category(block, values, column)
+        position = {name: at for at, name in enumerate(column.categories)}
+        # The code -1 of a missing value points at the last entry.
+        at = np.array([*(position.get(str(name), -1) for name in values.cat.categories), -1])
+        where = at[values.cat.codes.to_numpy()]
+        known = np.flatnonzero(where >= 0)
+        block[known, where[known]] = 1.0
     else:
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = (values.to_numpy(dtype=np.float64) - column.mean) / column.scale
@@ -163,23 +156,12 @@ def _encoded(values: "pd.Series[Any]", column: Column, dtype: torch.dtype) -> Te
     return encoded
 
 
-def _fill_category(
-    block: npt.NDArray[np.float64], values: "pd.Series[Any]", column: Column
-) -> None:
-    position = {name: at for at, name in enumerate(column.categories)}
-    # The code -1 of a missing value points at the last entry.
-    at = np.array([*(position.get(str(name), -1) for name in values.cat.categories), -1])
-    where = at[values.cat.codes.to_numpy()]
-    known = np.flatnonzero(where >= 0)
-    block[known, where[known]] = 1.0
-
-
 _ROW = "leakgauge: row"
 
 
 def make_picture_table(
     frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False
-) -> tuple[Table, NDArray[np.int64]]:
+) -> tuple[Table, Ints]:
     """Return the table of the images' columns, and the rows ``[n]`` of its images.
 
     The pixels are the features; columns without a role are left out.
@@ -190,16 +172,15 @@ def make_picture_table(
     used = [*roles.coded, *([] if roles.group is None else [roles.group])]
     columns = [str(name) for name in frame.columns]
     for name in (*used, *roles.drop):
-        require(name in columns, f"the images have no column {name!r}{nearest(name, columns)}")
+        require_known(name, columns, f"the images have no column {name!r}")
     kept = [name for name in frame.columns if str(name) in used]
     numbered = frame[kept].assign(**{_ROW: np.arange(len(frame))})
-    plain = replace(roles, drop=())
-    table = make_table(numbered, plain, drop_missing=drop_missing)
+    table = make_table(numbered, replace(roles, drop=()), drop_missing=drop_missing)
     return table, table.features[_ROW].to_numpy().astype(np.int64)
 
 
 def encode_pictures(
-    table: Table, pixels: NDArray[np.uint8], rows: NDArray[np.int64], *, fit_on: Tensor
+    table: Table, pixels: NDArray[np.uint8], rows: Ints, *, fit_on: Tensor
 ) -> Dataset:
     """Return images as records, with channels and numeric labels standardised over private ones.
 
@@ -220,10 +201,4 @@ def encode_pictures(
     seen = x[fit_on]
     mean = seen.mean(dim=(0, 2, 3), keepdim=True)
     spread = seen.std(dim=(0, 2, 3), keepdim=True, correction=0)
-    return Dataset(
-        x=(x - mean) / torch.where(spread > 0, spread, 1.0),
-        y=encode_label(table, fit_on, x.dtype),
-        secrets=dict(table.secrets),
-        users=table.users,
-        schema=Schema((), table.label, table.classes, dict(table.values), table.user_names),
-    )
+    return _records(table, (x - mean) / torch.where(spread > 0, spread, 1.0), fit_on, ())

@@ -20,12 +20,8 @@ PixelArray = npt.NDArray[np.uint8]
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 _EIGHT_BITS = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
 _DAMAGED = (
-    OSError,
-    ValueError,
+    *(OSError, ValueError, struct.error, zlib.error, Image.DecompressionBombError),
     SyntaxError,  # of Pillow's PNG reader
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
 )
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from leakgauge.core.checks import InputError, nearest, require, require_count
+from leakgauge.core.checks import InputError, require, require_count, require_known
 from leakgauge.data.image_files import PixelArray, decode, is_image, resized
 from leakgauge.data.read import existing, read_npz, read_table, unreadable
 
@@ -61,11 +61,8 @@ def read_image_folder(
     root = Path(folder)
     table = _only_csv(root)
     frame = read_table(table)
-    if FILE_COLUMN not in frame:
-        hint = nearest(FILE_COLUMN, frame.columns)
-        raise InputError(
-            f"{str(table)!r} has no column {FILE_COLUMN!r}, which names the images{hint}"
-        )
+    lacking = f"{str(table)!r} has no column {FILE_COLUMN!r}, which names the images"
+    require_known(FILE_COLUMN, frame.columns, lacking)
     _require_columns(frame.columns.drop(FILE_COLUMN), str(table))
     unnamed = int(frame[FILE_COLUMN].isna().sum())
     require(
@@ -87,9 +84,8 @@ def read_image_folder(
         f"{len(absent)} of {len(names)} images that {str(table)!r} names are missing: "
         f"{_first(absent)}; paths start at the folder {str(root)!r}",
     )
-    return Images(
-        frame, decode([(repr(str(root / name)), root / name) for name in names], side=side)
-    )
+    files = [(repr(str(root / name)), root / name) for name in names]
+    return Images(frame, decode(files, side=side))
 
 
 def image_column(path: str | os.PathLike[str]) -> str | None:
@@ -168,14 +164,11 @@ def read_image_arrays(
     require_count(side, "side of images, in pixels")
     file = existing(path)
     arrays = read_npz(file)
-    chosen = []
-    ending = f"_{part}"
+    chosen, ending = [], f"_{part}"
     if PIXEL_ARRAY not in arrays and PIXEL_ARRAY + ending in arrays:
         arrays = {name.removesuffix(ending): arrays[name] for name in arrays if ending in name}
         chosen.append(f"the arrays that end in {ending!r} were read, the others left out")
-    if PIXEL_ARRAY not in arrays:
-        hint = nearest(PIXEL_ARRAY, arrays)
-        raise InputError(f"no array {PIXEL_ARRAY!r} of images in {str(file)!r}{hint}")
+    require_known(PIXEL_ARRAY, arrays, f"no array {PIXEL_ARRAY!r} of images in {str(file)!r}")
     images, notes = _checked(arrays.pop(PIXEL_ARRAY), f"{PIXEL_ARRAY!r} in {str(file)!r}")
     notes += chosen
     n, height, width = images.shape[:3]

@@ -25,6 +25,7 @@ _COVARIATES = (
     *("educdec", "income", "num", "xghindx", "hlthg", "hlthf", "hlthp", "mhi", "disea", "physlm"),
 )
 
+_CREMA_D_OTHERS = ("file", "sentence", "level", "age", "race", "ethnicity")
 _AGE_EDGES = (-1, 18, 40, 60, 200)  # years; a range includes its upper edge
 _AGE_GROUPS = ("0-18", "19-40", "41-60", "61+")
 _RACES = ("White", "Black", "Asian", "Indian", "Others")
@@ -226,11 +227,7 @@ def imagenet_sample(*, side: int = 32) -> Images:
 
 
 TABLES: Mapping[str, Callable[[], pd.DataFrame]] = {
-    "adult": adult,
-    "crema_d": crema_d,
-    "heritage": heritage,
-    "location30": location30,
-    "randhie": randhie,
+    read.__name__: read for read in (adult, crema_d, heritage, location30, randhie)
 }
 """Tables by name."""
 
@@ -248,12 +245,7 @@ IMAGES: Mapping[str, Callable[..., Images]] = {
 
 ROLES: Mapping[str, Roles] = {
     "adult": Roles("income", ("sex",), drop=("split",)),
-    "crema_d": Roles(
-        "emotion",
-        ("sex",),
-        group="actor",
-        drop=("file", "sentence", "level", "age", "race", "ethnicity"),
-    ),
+    "crema_d": Roles("emotion", ("sex",), group="actor", drop=_CREMA_D_OTHERS),
     "heritage": Roles("Charlson>0", ("sex", "age"), group="MemberID_t"),
     "randhie": Roles("any_visit", ("female",), group="zper"),
     "celeba": Roles("Smiling", ("High_Cheekbones",), group="identity"),

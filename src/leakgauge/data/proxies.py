@@ -1,6 +1,6 @@
 """Warnings, before any training, about single columns that determine a label or a secret."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,7 @@ from scipy import stats
 
 from leakgauge.data.columns import kind_of, numbers
 from leakgauge.results.roc import auroc
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from leakgauge.results.statistics import Bools, Floats, Ints
 
 DETERMINES = 0.99
 """AUROC (rank correlation for numbers) above which a column determines a label or a secret."""
@@ -54,11 +52,15 @@ def proxies(
                 "whoever sees gradients sees labels, so no defense of the features hides it; "
                 "choose another --label or --secret"
             )
+    measure: Callable[..., float]
+    measure, called = column_auroc, "AUROC"
+    if np.issubdtype(y.dtype, np.floating):
+        measure, called = rank_correlation, "rank correlation"
     for column in features.columns.drop(list(secrets), errors="ignore"):
-        how_well, measure = _label_dependence(features[column], y)
+        how_well = measure(features[column], y)
         if how_well > DETERMINES:
             warnings.append(
-                f"the feature {column!r} alone tells the label {name!r} ({measure} "
+                f"the feature {column!r} alone tells the label {name!r} ({called} "
                 f"{how_well:.3f}), so the model learns little else; use --drop {column}"
             )
     return warnings
@@ -122,13 +124,6 @@ def column_auroc(column: "pd.Series[Any]", codes: Ints) -> float:
     return max(area, 1 - area)
 
 
-def _label_dependence(column: "pd.Series[Any]", y: npt.NDArray[Any]) -> tuple[float, str]:
-    """Return how well a column alone predicts the label, and the name of the measure."""
-    if np.issubdtype(y.dtype, np.floating):
-        return rank_correlation(column, y), "rank correlation"
-    return column_auroc(column, y), "AUROC"
-
-
 def rank_correlation(column: "pd.Series[Any]", y: Floats) -> float:
     """Return the absolute Spearman correlation of a column of numbers with ``y [n]``, 0 to 1.
 
@@ -146,7 +141,7 @@ def rank_correlation(column: "pd.Series[Any]", y: Floats) -> float:
     return float(abs(stats.spearmanr(seen[known], y[known]).statistic))
 
 
-def _share(groups: Ints, positive: npt.NDArray[np.bool_]) -> Floats:
+def _share(groups: Ints, positive: Bools) -> Floats:
     """Return the share of positive rows among the other rows of the same group."""
     inside = np.bincount(groups, weights=positive)[groups] - positive
     sizes = np.bincount(groups)[groups] - 1
@@ -172,10 +167,7 @@ def _names_users(column: "pd.Series[Any]", codes: Ints) -> bool:
     repeated = sizes > 1
     if len(distinct) < 30 or sizes[repeated].sum() < len(column) / 2:
         return False
-    lowest, highest = (
-        pd.Series(codes).groupby(groups).agg(how).to_numpy() for how in ("min", "max")
-    )
-    same = (lowest == highest)[repeated].mean()
-    shuffled = pd.Series(np.random.default_rng(0).permutation(codes)).groupby(groups)
-    by_chance = (shuffled.min() == shuffled.max()).to_numpy()[repeated].mean()
+    shuffled = np.random.default_rng(0).permutation(codes)
+    each = (pd.Series(values).groupby(groups) for values in (codes, shuffled))
+    same, by_chance = ((one.min() == one.max()).to_numpy()[repeated].mean() for one in each)
     return bool(same >= SAME_IN_USER and by_chance < SAME_IN_USER - 0.1)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.data.columns import quoted
 from leakgauge.data.text_tables import MISSING, read_text
 from leakgauge.data.tidying import numbered, numbers_kept
@@ -28,6 +28,9 @@ STDIN = "-"
 
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 """Endings of text files, with their usual separators."""
+
+Parsed = tuple[pd.DataFrame, Sequence[str]]
+"""A table, and notes on what was found."""
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.decompress,
@@ -135,12 +138,9 @@ def existing(path: str | os.PathLike[str]) -> Path:
     return file
 
 
-def unreadable(file: Path, error: Exception) -> InputError:
-    """Return the error for a file that a library cannot read, with its reason in one line."""
-    return _unreadable(repr(str(file)), error)
-
-
-def _unreadable(what: str, error: Exception) -> InputError:
+def unreadable(file: Path | str, error: Exception) -> InputError:
+    """Return the error for a file or its name that cannot be read, with the reason in one line."""
+    what = repr(str(file)) if isinstance(file, Path) else file
     return InputError(f"{what} cannot be read: {' '.join(str(error).split())}")
 
 
@@ -159,9 +159,9 @@ def _readable(read: Callable[[], Any], what: str) -> Any:
         raise InputError(f"{what} is not a readable table: {reason}") from error
     except (OSError, ValueError, NotImplementedError, KeyError, EOFError, RuntimeError) as error:
         # The errors of pyarrow, openpyxl and the packers are among these.
-        raise _unreadable(what, error) from error
+        raise unreadable(what, error) from error
     except (zipfile.BadZipFile, lzma.LZMAError) as error:
-        raise _unreadable(what, error) from error
+        raise unreadable(what, error) from error
 
 
 def _unpacked(name: str, content: bytes, what: str) -> tuple[str, bytes]:
@@ -190,9 +190,7 @@ def _is_table(name: str) -> bool:
     return not hidden and Path(name).suffix.lower() in (*TEXT, *_BINARY)
 
 
-def _parsed(
-    name: str, content: bytes, what: str, text: TextFormat
-) -> tuple[pd.DataFrame, Sequence[str]]:
+def _parsed(name: str, content: bytes, what: str, text: TextFormat) -> Parsed:
     kind = Path(name).suffix.lower()
     if kind in TEXT:
         return read_text(content, what, usual=TEXT[kind], sep=text.sep, encoding=text.encoding)
@@ -206,20 +204,12 @@ def _parsed(
     return _BINARY[kind](content)
 
 
-def _read_parquet(content: bytes) -> tuple[pd.DataFrame, Sequence[str]]:
-    return _with_index(pd.read_parquet(io.BytesIO(content))), ()
-
-
-def _read_feather(content: bytes) -> tuple[pd.DataFrame, Sequence[str]]:
-    return _with_index(pd.read_feather(io.BytesIO(content))), ()
-
-
 def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
     named = [name for name in frame.index.names if name is not None]
     return frame.reset_index(level=named, allow_duplicates=True) if named else frame
 
 
-def _read_excel(content: bytes) -> tuple[pd.DataFrame, Sequence[str]]:
+def _read_excel(content: bytes) -> Parsed:
     with pd.ExcelFile(io.BytesIO(content), engine="openpyxl") as book:
         first, *others = [str(name) for name in book.sheet_names]
         # Without a header, because pandas numbers repeated names differently.
@@ -231,15 +221,15 @@ def _read_excel(content: bytes) -> tuple[pd.DataFrame, Sequence[str]]:
     return frame.set_axis(cells.iloc[0].astype(str), axis=1), [left] if others else []
 
 
-def _read_json_lines(content: bytes) -> tuple[pd.DataFrame, Sequence[str]]:
+def _read_json_lines(content: bytes) -> Parsed:
     rows = [json.loads(line) for line in content.decode("utf-8-sig").splitlines() if line.strip()]
     require(all(isinstance(row, dict) for row in rows), "a line of .jsonl is not an object {...}")
     return pd.DataFrame(rows), ()
 
 
-_BINARY: dict[str, Callable[[bytes], tuple[pd.DataFrame, Sequence[str]]]] = {
-    ".parquet": _read_parquet,
-    ".feather": _read_feather,
+_BINARY: dict[str, Callable[[bytes], Parsed]] = {
+    ".parquet": lambda content: (_with_index(pd.read_parquet(io.BytesIO(content))), ()),
+    ".feather": lambda content: (_with_index(pd.read_feather(io.BytesIO(content))), ()),
     ".xlsx": _read_excel,
     ".jsonl": _read_json_lines,
 }
@@ -267,7 +257,7 @@ def read_npz(file: Path, names: Sequence[str] | None = None) -> dict[str, npt.ND
         with np.load(file, allow_pickle=False) as arrays:
             known = [name for name in arrays if not name.startswith(_ADDED)]
             for name in known if names is None else names:
-                require(name in known, f"no {name!r} in {str(file)!r}{nearest(name, known)}")
+                require_known(name, known, f"no {name!r} in {str(file)!r}")
                 chosen[name] = arrays[name]
                 # NumPy returns the bytes of any other file in the archive.
                 require(

@@ -173,16 +173,12 @@ def _images(path: Path, side: int, *, allow_outside: bool) -> Images | None:
     if path.is_dir():
         return read_image_folder(path, side=side, allow_outside=allow_outside)
     if kind == ".npz":
-        return None if _is_table(path) else read_image_arrays(path, side=side)
+        x = read_npz(path).get("x")
+        is_table = x is not None and x.ndim == 2  # records [n, d]
+        return None if is_table else read_image_arrays(path, side=side)
     if kind == ".parquet" and image_column(path) is not None:
         return read_image_parquet(path, side=side)
     return None
-
-
-def _is_table(path: Path) -> bool:
-    """Return whether the array ``x`` of a ``.npz`` holds records ``[n, d]``, not images."""
-    arrays = read_npz(path)
-    return "x" in arrays and arrays["x"].ndim == 2
 
 
 def _read_arrays(path: Path) -> ReadTable:

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.results.statistics import Bools, Ints
 
 PUBLIC_SHARE = 4
 """The public part takes at most one in ``PUBLIC_SHARE`` of the records of any secret value."""
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +114,9 @@ def _sides(
     goal = filled(share, size)
     side[_public_users(order[~in_test[order]], counts, share, goal)] = _PUBLIC
     sides = side[user]
-    _leave(sides, codes, goal, rng)
+    for value, wanted in enumerate(goal.tolist()):
+        rows = np.flatnonzero((sides == _PUBLIC) & (codes == value))
+        sides[rng.permutation(rows)[wanted:]] = _UNUSED
     return sides
 
 
@@ -131,14 +131,14 @@ def filled(share: Ints, size: int) -> Ints:
     ([30, 285, 285], [30, 40])
     """
     goal = np.zeros_like(share)
-    left, waiting = size, [*np.argsort(share, kind="stable").tolist()]
+    left, waiting = size, np.argsort(share, kind="stable").tolist()
     while waiting:
         goal[waiting[0]] = min(int(share[waiting[0]]), left // len(waiting))
         left -= int(goal[waiting.pop(0)])
     return goal
 
 
-def _nearest_to(order: Ints, sizes: Ints, target: int) -> npt.NDArray[np.bool_]:
+def _nearest_to(order: Ints, sizes: Ints, target: int) -> Bools:
     """Return which users to take, in order, so that their records approach the target."""
     taken = np.zeros(len(sizes), dtype=bool)
     total = 0
@@ -163,13 +163,6 @@ def _public_users(order: Ints, counts: Ints, share: Ints, goal: Ints) -> list[in
             taken.append(user)
             total += brings
     return taken
-
-
-def _leave(sides: Ints, codes: Ints, goal: Ints, rng: np.random.Generator) -> None:
-    """Keep ``goal`` public records of each value; mark the others unused, in place."""
-    for value, size in enumerate(goal.tolist()):
-        rows = np.flatnonzero((sides == _PUBLIC) & (codes == value))
-        sides[rng.permutation(rows)[size:]] = _UNUSED
 
 
 def _refuse_rare_secret(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import require
-from leakgauge.data.split import Ints
+from leakgauge.results.statistics import Ints
 
 SHARES = (0.4, 0.2, 0.4)
 """Shares of known, validation and target records among members and among non-members."""
@@ -51,11 +51,7 @@ class MemberSplit:
 
 
 def split_members(
-    count: int,
-    *,
-    rng: np.random.Generator,
-    users: Tensor | None = None,
-    members: int | None = None,
+    count: int, *, rng: np.random.Generator, users: Tensor | None = None, members: int | None = None
 ) -> MemberSplit:
     """Return a random split into members, as many non-members, and shadow records.
 
@@ -99,11 +95,7 @@ def split_members(
 
 
 def split_known(
-    members: Tensor,
-    others: Tensor,
-    *,
-    rng: np.random.Generator,
-    users: Tensor | None = None,
+    members: Tensor, others: Tensor, *, rng: np.random.Generator, users: Tensor | None = None
 ) -> MemberSplit:
     """Return a random split of known members and non-members, without shadow records.
 
@@ -129,17 +121,13 @@ def split_known(
             f"there are {len(rows)} {kind}; bring {FEWEST} or more, so that some are known to the "
             "attacker and others are targets",
         )
-    parts = [_shared_out(rows, users, rng) for rows in (members, others)]
+    sizes = ((rows, np.rint(np.cumsum(SHARES) * len(rows))) for rows in (members, others))
+    parts = [_dealt_rows(rows, ends.astype(np.int64), users, rng) for rows, ends in sizes]
     fewest = min(len(part) for each in parts for part in each)
     require(fewest >= 2, f"whole users leave a part with {fewest} records; bring more users")
     targets = min(len(each[-1]) for each in parts)
     cut = [part for each in parts for part in (*each[:-1], each[-1][:targets])]
     return MemberSplit(*cut, *[others[:0]])
-
-
-def _shared_out(rows: Tensor, users: Tensor | None, rng: np.random.Generator) -> list[Tensor]:
-    ends = np.rint(np.cumsum(SHARES) * len(rows)).astype(np.int64)
-    return [rows[part] for part in _dealt_rows(rows, ends, users, rng)]
 
 
 def split_share(
@@ -151,7 +139,7 @@ def split_share(
     [6, 4]
     """
     ends = np.array([round(share * len(rows)), len(rows)])
-    first, second = (rows[part] for part in _dealt_rows(rows, ends, users, rng))
+    first, second = _dealt_rows(rows, ends, users, rng)
     return first, second
 
 
@@ -159,7 +147,7 @@ def _dealt_rows(
     rows: Tensor, ends: Ints, users: Tensor | None, rng: np.random.Generator
 ) -> list[Tensor]:
     owners = np.arange(len(rows)) if users is None else users[rows.to(users.device)].cpu().numpy()
-    return [torch.from_numpy(part) for part in dealt(owners, ends, rng=rng)]
+    return [rows[torch.from_numpy(part)] for part in dealt(owners, ends, rng=rng)]
 
 
 def dealt(owners: Ints, ends: Ints, *, rng: np.random.Generator) -> list[Ints]:

@@ -10,9 +10,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import require, require_known
 from leakgauge.data.columns import (
-    Floats,
     categories,
     kind_of,
     numbers,
@@ -24,6 +23,7 @@ from leakgauge.data.columns import (
 )
 from leakgauge.data.proxies import identifiers, proxies, users_without_group
 from leakgauge.data.tidying import alike
+from leakgauge.results.statistics import Bools, Floats
 
 MOST_SECRET_VALUES = 10
 MOST_CLASSES = 100
@@ -67,10 +67,8 @@ class Roles:
         require(self.group not in self.drop, f"{self.group!r} is the group; it is also dropped")
         for name, count in self.bins.items():
             require(name in self.coded, f"bins for {name!r}, which is neither label nor secret")
-            require(
-                2 <= count <= MOST_CLASSES,
-                f"{count} bins for {name!r}; expected 2 to {MOST_CLASSES}",
-            )
+            fits = 2 <= count <= MOST_CLASSES
+            require(fits, f"{count} bins for {name!r}; expected 2 to {MOST_CLASSES}")
         require(
             not self.numeric or self.label not in self.bins,
             f"the label {self.label!r} is cut into ranges by --bins, and --loss mse learns its "
@@ -154,6 +152,9 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
     codes = {name: torch.tensor(one.codes, dtype=torch.int64) for name, one in coded.items()}
     values = {name: tuple(map(str, one.categories)) for name, one in coded.items()}
     secrets = {name: np.asarray(coded[name].codes, dtype=np.int64) for name in roles.secrets}
+    warnings = [*proxies(features, (roles.label, y), secrets), *identifiers(features, secrets)]
+    if roles.group is None:
+        warnings += users_without_group(frame, secrets, besides=set(roles.coded))
     users, user_names = (None, ()) if roles.group is None else _users(frame[roles.group])
     return Table(
         features=features,
@@ -165,15 +166,7 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
         users=users,
         user_names=user_names,
         notes=tuple(notes),
-        warnings=(
-            *proxies(features, (roles.label, y), secrets),
-            *identifiers(features, secrets),
-            *(
-                users_without_group(frame, secrets, besides=set(roles.coded))
-                if roles.group is None
-                else []
-            ),
-        ),
+        warnings=tuple(warnings),
     )
 
 
@@ -186,8 +179,7 @@ def _named(frame: pd.DataFrame, roles: Roles) -> pd.DataFrame:
     named = [("label", roles.label), *(("secret", name) for name in roles.secrets)]
     named += [("group", roles.group)] if roles.group is not None else []
     for role, name in [*named, *(("drop", name) for name in roles.drop)]:
-        if name not in names:
-            raise InputError(f"no column {name!r} for the {role}{nearest(name, names)}")
+        require_known(name, names, f"no column {name!r} for the {role}")
     return frame.set_axis(names, axis=1).drop(columns=list(roles.drop)).reset_index(drop=True)
 
 
@@ -212,7 +204,7 @@ def _complete(
     return frame[whole].reset_index(drop=True), notes
 
 
-def _missing(column: "pd.Series[Any]") -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _missing(column: "pd.Series[Any]") -> Bools:
     # A nullable column can hold NaN next to NA; as floats both are NaN.
     if kind_of(column) == "number":
         return np.isnan(numbers(column))
@@ -260,9 +252,8 @@ def _merged(
     rare = counts < fewest
     if not rare.any():
         return codes
-    names = [str(name) for name in codes.categories]
-    kept = [name for name, few in zip(names, rare, strict=True) if not few]
-    gone = [name for name, few in zip(names, rare, strict=True) if few]
+    names = codes.categories.astype(str)
+    kept, gone = names[~rare].tolist(), names[rare].tolist()
     other = "other" if "other" not in kept else f"other ({len(gone)} values)"
     place = np.where(rare, len(kept), np.cumsum(~rare) - 1)
     notes.append(

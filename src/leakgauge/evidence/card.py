@@ -43,7 +43,6 @@ from leakgauge.runs.page import read_audit
 from leakgauge.runs.question import Answer, Question, answering
 from leakgauge.runs.store import Store, read_description
 
-NO_RULE = "no rule was given"
 UNKNOWN = "the package of this question does not say it"
 
 LIMITS = (
@@ -72,16 +71,13 @@ def make_card(
         InputError: the folder holds a grid, is unfinished or damaged, or its files disagree.
     """
     audit = _read(folder)
-    controls = read_controls(folder, audit.description, questions)
+    controls, data = read_controls(folder, audit.description, questions), audit.description.data
     return Card(
         seal="",
         versions=dict(audit.description.versions),
         command=audit.description.command,
         context=context,
-        data=CardData(
-            name=str(audit.description.data.get("name", "")),
-            fingerprint=str(audit.description.data.get("fingerprint", "")),
-        ),
+        data=CardData(**{name: str(data.get(name, "")) for name in ("name", "fingerprint")}),
         unit_of_privacy=_unit(audit.answers.values()),
         coverage=coverage(audit, questions),
         questions=[
@@ -131,14 +127,18 @@ def _answered(
     question = answering(key, questions)
     if question is None:
         raise InputError(f"the question {key!r} is not installed; install its package")
-    said = _assessed(question, answer, store.folder(key))
+    said = Assessment(Threat(UNKNOWN, (), ()), (), no_worst=UNKNOWN)
+    if hasattr(question, "assessment"):  # not so in a package without cards
+        said = question.assessment(answer, store.folder(key))
     made = results(said.findings, question.metrics)
+    several = ("knows", "does", "lacks", "nist", "edpb")
+    threat = {name: list(getattr(said.threat, name)) for name in several}
     return CardAnswered(
         key=key,
         title=question.title,
         data=_data_of(answer.run.data),
         settings=dict(audit.description.settings[key]),
-        threat=CardThreat(**_threat(said.threat)),
+        threat=CardThreat(goal=said.threat.goal, **threat),
         results=made,
         baselines=baselines(said.baselines),
         worst=worst(said.worst, redact=redact),
@@ -150,17 +150,6 @@ def _answered(
         warnings=[*answer.run.warnings, *useless_models(utilities(answer.measurements))],
         missing=list(answer.missing),
     )
-
-
-def _assessed(question: Question, answer: Answer, folder: Path) -> Assessment:
-    if not hasattr(question, "assessment"):  # a package without cards
-        return Assessment(Threat(UNKNOWN, (), ()), (), no_worst=UNKNOWN)
-    return question.assessment(answer, folder)
-
-
-def _threat(threat: Threat) -> dict[str, Any]:
-    several = {name: list(getattr(threat, name)) for name in ("knows", "does", "lacks")}
-    return {"goal": threat.goal, **several, "nist": list(threat.nist), "edpb": list(threat.edpb)}
 
 
 _OWN_PLACE = ("records", "columns", "users")
@@ -186,8 +175,10 @@ def _unit(answers: Iterable[Answer]) -> Unit:
     if any(one.run.settings.get("by_user") is False for one in known):
         why = "users are known, but records were split, so a user may be on two sides of a split"
         return Unit(unit="record", why=why)
-    why = "users are known, and no user is on two sides of a split; figures and epsilons name "
-    why += "their own unit"
+    why = (
+        "users are known, and no user is on two sides of a split; figures and epsilons name their "
+        "own unit"
+    )
     return Unit(unit="user", why=why)
 
 

@@ -4,6 +4,7 @@ import functools
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,7 @@ def covered_files(folder: Path) -> dict[str, str]:
 
 
 def write_card(card: Card, folder: Path) -> tuple[Path, Path]:
-    """Write a card as JSON and as a page, with the page's checksum and the seal; return both paths.
-
-    Args:
-        card: result of ``make_card``.
-        folder: folder of both files.
-    """
+    """Write a card of ``make_card`` as JSON, with its seal, and as a page; return both paths."""
     page = card_page(card)
     named = CardPage(name=PAGE_FILE, sha256=_sha256(page))
     sealed = sealed_card(card.model_copy(update={"page": named}))
@@ -146,32 +142,22 @@ def verify(card: Path, folder: Path) -> list[str]:
         problem = error.errors()[0]
         where = ".".join(map(str, problem["loc"])) or "the file"
         return [f"{card.name}: does not fit its schema ({where}: {problem['msg']})"]
-    return [*_own(card, read, content), *_page(card, read), *_files(read, folder)]
+    return list(_changes(card, read, content, folder))
 
 
-def _own(path: Path, card: Card, content: bytes) -> list[str]:
+def _changes(path: Path, card: Card, content: bytes, folder: Path) -> Iterator[str]:
+    """Yield the differences between a card, as its file has it, and its page and a run."""
     if sealed_card(card).seal != card.seal:
-        return [f"{path.name}: was changed: its content does not match its seal"]
-    if card_text(card).encode() != content:
-        return [f"{path.name}: was changed: it is not written as leakgauge writes it"]
-    return []
-
-
-def _page(path: Path, card: Card) -> list[str]:
-    page = path.with_name(card.page.name)
-    if not page.is_file() or checksum_of(page) == card.page.sha256:
-        return []
-    return [f"{page.name}: was changed since the card was made"]
-
-
-def _files(card: Card, folder: Path) -> list[str]:
-    found = covered_files(folder)
-    lines = []
+        yield f"{path.name}: was changed: its content does not match its seal"
+    elif card_text(card).encode() != content:
+        yield f"{path.name}: was changed: it is not written as leakgauge writes it"
+    page, found = path.with_name(card.page.name), covered_files(folder)
+    if page.is_file() and checksum_of(page) != card.page.sha256:
+        yield f"{page.name}: was changed since the card was made"
     for name in dict.fromkeys([*card.files, *found]):
         if name not in found:
-            lines.append(f"{name}: is missing from the run")
+            yield f"{name}: is missing from the run"
         elif name not in card.files:
-            lines.append(f"{name}: is in the run and not in the card")
+            yield f"{name}: is in the run and not in the card"
         elif card.files[name] != found[name]:
-            lines.append(f"{name}: was changed since the card was made")
-    return lines
+            yield f"{name}: was changed since the card was made"

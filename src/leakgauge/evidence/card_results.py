@@ -1,8 +1,9 @@
 """Makes the rows of a card from the assessments of the rooms."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.evidence.card_model import (
     CardBaseline,
     CardEpsilon,
@@ -123,18 +124,13 @@ def effects(rows: Sequence[CardResult]) -> list[Effect]:
 
 def _effect(ask: str, defense: str, rows: Sequence[CardResult]) -> Effect:
     own = [one for one in rows if one.defense == defense]
-    adaptive = [one for one in own if one.knowledge == "adaptive"]
-    static = [one for one in own if one.knowledge != "adaptive"]
-    return Effect(
-        ask=ask,
-        defense=defense,
-        title=own[0].title,
-        static=_largest(static),
-        adaptive=_largest(adaptive),
-    )
+    adaptive = _largest(one for one in own if one.knowledge == ADAPTIVE)
+    static = _largest(one for one in own if one.knowledge != ADAPTIVE)
+    title = own[0].title
+    return Effect(ask=ask, defense=defense, title=title, static=static, adaptive=adaptive)
 
 
-def _largest(rows: Sequence[CardResult]) -> CardFigure | None:
+def _largest(rows: Iterable[CardResult]) -> CardFigure | None:
     return max((one.figure for one in rows), key=lambda one: one.value, default=None)
 
 
@@ -149,26 +145,22 @@ OUT_OF_SCOPE = {
 
 def coverage(audit: AuditRun, questions: Mapping[str, Question]) -> list[Covered]:
     """Return one line for each question, and for each attack out of scope."""
+    cells = audit.description.cells
     lines = [
         _covered(audit, word, about, keys)
         for name, question in questions.items()
-        for keys in [[key for key in audit.description.cells if _name(key, questions) == name]]
+        for keys in [[key for key in cells if _name(key, questions) == name]]
         for word, about in question.asks.items()
     ]
-    return [
-        *lines,
-        *(
-            Covered(ask=word, about=about, status="out of scope", reason=NO_TEST)
-            for word, about in OUT_OF_SCOPE.items()
-        ),
+    return lines + [
+        Covered(ask=word, about=about, status="out of scope", reason=NO_TEST)
+        for word, about in OUT_OF_SCOPE.items()
     ]
 
 
 def _name(key: str, questions: Mapping[str, Question]) -> str:
-    question = answering(key, questions)
-    if question is None or key in questions:
-        return key
-    return key.rpartition("-")[0]
+    several = key not in questions and answering(key, questions) is not None
+    return key.rpartition("-")[0] if several else key
 
 
 def _covered(audit: AuditRun, word: str, about: str, keys: Sequence[str]) -> Covered:
@@ -206,17 +198,10 @@ def _missing(
 
 
 def _not_asked(audit: AuditRun, word: str, about: str) -> Covered:
-    reasons = dict(_refusals(audit.description.notes))
+    found = (re.match(r"`([^`]+)`: (.*)", note, re.DOTALL) for note in audit.description.notes)
+    reasons = {one[1]: one[2] for one in found if one}
     if word in reasons:
         reason = f"the data do not allow it: {reasons[word]}"
         return Covered(ask=word, about=about, status="out of scope", reason=reason)
     reason = f"leakgauge audit asks it with --ask {word}"
     return Covered(ask=word, about=about, status="not asked", reason=reason)
-
-
-def _refusals(notes: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the words that the data did not allow, with the reasons."""
-    for note in notes:
-        found = re.match(r"`([^`]+)`: (.*)", note, re.DOTALL)
-        if found:
-            yield found[1], found[2]

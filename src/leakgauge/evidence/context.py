@@ -12,47 +12,32 @@ from leakgauge.core.checks import InputError, nearest, require
 NOT_DECLARED = "not declared"
 
 
+def _declared(description: str) -> Any:
+    return pydantic.Field(default=NOT_DECLARED, description=description)
+
+
 class Context(pydantic.BaseModel):
     """The release that a card is about, in the user's own words."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
-    system: str = pydantic.Field(default=NOT_DECLARED, description="name of the system or model")
-    version: str = pydantic.Field(default=NOT_DECLARED, description="of the system or model")
-    purpose: str = pydantic.Field(default=NOT_DECLARED, description="what it is used for")
-    owner: str = pydantic.Field(default=NOT_DECLARED, description="who answers for it")
-    contact: str = pydantic.Field(default=NOT_DECLARED, description="where to ask")
-    date: str = pydantic.Field(default=NOT_DECLARED, description="of the card; a run has none")
-    release: str = pydantic.Field(
-        default=NOT_DECLARED,
-        description="what leaves the house: weights, an interface, updates, nothing",
-    )
-    recipients: str = pydantic.Field(
-        default=NOT_DECLARED, description="who receives updates, weights or answers"
-    )
-    access: str = pydantic.Field(
-        default=NOT_DECLARED,
-        description="what recipients see: parameters, gradients, outputs, labels",
-    )
-    data_subjects: str = pydantic.Field(
-        default=NOT_DECLARED, description="whose data it is trained on"
-    )
-    retention: str = pydantic.Field(
-        default=NOT_DECLARED, description="how long data, updates and models are kept"
-    )
-    safeguards: str = pydantic.Field(
-        default=NOT_DECLARED, description="other measures: contracts, access control, aggregation"
-    )
-    decision_maker: str = pydantic.Field(
-        default=NOT_DECLARED, description="who decides on the release"
-    )
+    system: str = _declared("name of the system or model")
+    version: str = _declared("of the system or model")
+    purpose: str = _declared("what it is used for")
+    owner: str = _declared("who answers for it")
+    contact: str = _declared("where to ask")
+    date: str = _declared("of the card; a run has none")
+    release: str = _declared("what leaves the house: weights, an interface, updates, nothing")
+    recipients: str = _declared("who receives updates, weights or answers")
+    access: str = _declared("what recipients see: parameters, gradients, outputs, labels")
+    data_subjects: str = _declared("whose data it is trained on")
+    retention: str = _declared("how long data, updates and models are kept")
+    safeguards: str = _declared("other measures: contracts, access control, aggregation")
+    decision_maker: str = _declared("who decides on the release")
 
 
 def read_context(path: Path | None) -> Context:
-    """Return the declarations of a YAML file; missing keys are not declared.
-
-    Args:
-        path: the file; None declares nothing.
+    """Return the declarations of a YAML file. Without a file, or a key, nothing is declared.
 
     Raises:
         InputError: the file cannot be read, a key is unknown, or a value is not text.

@@ -20,12 +20,7 @@ def counted(measurements: Sequence[Measurement], name: str, metric: Metric) -> l
     For each game, secret and defense, take the adversary that knows the defense, if one was run,
     and the figure over all rounds of the adversary that shadow data favour, and of those that
     shadow data did not compare. A metric without a figure over all rounds counts in each of them;
-    one of the model counts in its last.
-
-    Args:
-        measurements: measurements of one question.
-        name: name of the metric.
-        metric: its traits.
+    one of the model counts in its last. The measurements are those of one question.
     """
     found = []
     for group in _groups(one for one in measurements if one.metric == name):
@@ -34,16 +29,13 @@ def counted(measurements: Sequence[Measurement], name: str, metric: Metric) -> l
     return found
 
 
-def protected(figures: Sequence[Measurement], measurements: Sequence[Measurement]) -> list[
-    Measurement
-]:  # fmt: skip
+def protected(
+    figures: Sequence[Measurement], measurements: Sequence[Measurement]
+) -> list[Measurement]:
     """Return the figures of the defended training; all figures if no defense was run.
 
-    The undefended training of a run with a defense is only a yardstick.
-
-    Args:
-        figures: result of ``counted``.
-        measurements: all of the question.
+    The undefended training of a run with a defense is only a yardstick. The figures are those of
+    ``counted``, the measurements all of the question.
     """
     defended = {_test(one)[:2] for one in measurements if one.defense != UNDEFENDED}
     return [one for one in figures if one.defense != UNDEFENDED or _test(one)[:2] not in defended]

@@ -1,7 +1,7 @@
 """Checks the rules of a build on a finished run, and writes the decision to its folder."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,9 +10,11 @@ from leakgauge.core.files import write_text
 from leakgauge.evidence.counted import counted, is_valid, protected, smallest_visible
 from leakgauge.evidence.parts import RunPart, RunParts
 from leakgauge.evidence.rule import ENDS, VALUE, FailRule, is_called
+from leakgauge.report.facts import plain_interval
 from leakgauge.report.wording import short
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.metrics import Metric
+from leakgauge.results.statistics import has_interval
 
 GATE_FILE = "gate.json"
 FAILED, UNMEASURED = 3, 2
@@ -88,7 +90,10 @@ class RuleOutcome:
     @property
     def outcome(self) -> Decision:
         """Whether the rule passes; any figure that does not pass decides."""
-        return _decision(one.outcome for one in self.figures)
+        found = {one.outcome for one in self.figures}
+        if found - {PASS, NOT_MEASURED}:
+            return "fail"
+        return "undecided" if NOT_MEASURED in found or not found else "pass"
 
 
 @dataclass(frozen=True)
@@ -167,12 +172,7 @@ class Gate:
 
 
 def evaluate_rules(rules: Sequence[FailRule], run: RunParts) -> Gate:
-    """Return the decision on a run.
-
-    Args:
-        rules: rules that ``check_rules`` accepted.
-        run: finished and unfinished parts.
-    """
+    """Return the decision on a run by rules that ``check_rules`` accepted."""
     broken = [
         BrokenPromise(part.called, row.ask, part.cell, row.verdict)
         for part in run.parts
@@ -204,25 +204,22 @@ def _figures(rule: FailRule, run: RunParts) -> list[FigureOutcome]:
     ]
     silent = [part for part in asked if not found[part.key] and not part.missing]
     named = asked if not outcomes else silent if rule.owner else []
-    for part in named:
-        outcomes.append(_missing(rule, part, _not_measured(rule, part)))
+    outcomes += [_missing(rule, part, _not_measured(rule, part)) for part in named]
     if not outcomes:
         outcomes.append(_missing(rule, None, f"no question of this run measures {rule.metric!r}"))
     return outcomes
 
 
 def _of_part(rule: FailRule, part: RunPart) -> list[FigureOutcome]:
-    metrics = part.question.metrics
-    if rule.metric not in metrics:
+    metric = part.question.metrics.get(rule.metric)
+    if metric is None:
         return []
-    metric = metrics[rule.metric]
     figures = counted(part.measurements, rule.metric, metric)
-    mine = [
-        one
+    return [
+        _checked(rule, one, metric, part)
         for one in protected(figures, part.measurements)
         if rule.owner in ("", part.ask_of(one)) or is_called(part.question, rule.owner)
     ]
-    return [_checked(rule, one, metric, part) for one in mine]
 
 
 def _checked(rule: FailRule, one: Measurement, metric: Metric, part: RunPart) -> FigureOutcome:
@@ -240,9 +237,7 @@ def _checked(rule: FailRule, one: Measurement, metric: Metric, part: RunPart) ->
         metric=one.metric,
         round=one.round,
         end=rule.compared,
-        value=one.estimate.value,
-        low=one.estimate.low,
-        high=one.estimate.high,
+        **plain_interval(one.estimate),
         n=one.estimate.n,
         chance=one.chance,
         smallest_detectable=least,
@@ -265,15 +260,11 @@ def _outcome(
     leak = rule.guards(metric) and not metric.of_model
     if leak and not is_valid(one, metric, part.measurements):
         return NOT_VALID, "the adversary does worse than guessing, so the test does not count"
-    if least is None and (one.estimate.n < 2 or (leak and not _is_wide(one))):
+    if least is None and (one.estimate.n < 2 or (leak and not has_interval(one.estimate))):
         return NO_INTERVAL, f"the figure has no interval (n = {one.estimate.n}); use more data"
     if least is not None and rule.holds(least):
         return TOO_LITTLE, _too_little(rule, one, least, beyond)
     return PASS, f"{compared} is not {beyond}"
-
-
-def _is_wide(one: Measurement) -> bool:
-    return one.estimate.low < one.estimate.high
 
 
 def _too_little(rule: FailRule, one: Measurement, least: float, beyond: str) -> str:
@@ -308,22 +299,13 @@ def _missing(rule: FailRule, part: RunPart | None, why: str) -> FigureOutcome:
     )  # fmt: skip
 
 
-def _decision(outcomes: Iterable[str]) -> Decision:
-    found = set(outcomes)
-    if found - {PASS, NOT_MEASURED}:
-        return "fail"
-    return "undecided" if NOT_MEASURED in found or not found else "pass"
-
-
 def figure_in_words(one: FigureOutcome | Measurement) -> Mapping[str, str]:
     """Return value and interval of a figure as text; empty if nothing was measured."""
     estimate = one.estimate if isinstance(one, Measurement) else one
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return {VALUE: "", "interval": ""}
-    return {
-        VALUE: signed(estimate.value),
-        "interval": f"{signed(estimate.low)} to {signed(estimate.high)}",
-    }
+    interval = f"{signed(estimate.low)} to {signed(estimate.high)}"
+    return {VALUE: signed(estimate.value), "interval": interval}
 
 
 def signed(value: float) -> str:

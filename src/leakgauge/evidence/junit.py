@@ -1,6 +1,5 @@
 """JUnit XML of a run: one test case for each question and defense, or for each cell of a grid."""
 
-from collections.abc import Mapping
 from xml.etree import ElementTree as Xml
 
 from leakgauge.evidence.cases import Case, cases_of, unmatched
@@ -30,7 +29,11 @@ def as_junit(run: RunParts, gate: Gate) -> str:
     for line in run.not_asked:
         word, _, why = line.partition(":")
         _note(_case(suite, "not asked", word.strip("` ")), "skipped", "not asked", why.strip())
-    counts = _counts(suite)
+    cases = suite.findall("testcase")
+    kinds = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    counts = {"tests": str(len(cases))}
+    for name, kind in kinds.items():
+        counts[name] = str(sum(case.find(kind) is not None for case in cases))
     suite.attrib.update(counts)
     whole = Xml.Element("testsuites", {"name": PROGRAM, **counts})
     whole.append(suite)
@@ -65,15 +68,6 @@ def _case(suite: Xml.Element, owner: str, name: str) -> Xml.Element:
 def _note(case: Xml.Element, kind: str, type_: str, message: str) -> None:
     note = Xml.SubElement(case, kind, {"type": type_, "message": _clean(message)})
     note.text = _clean(message)
-
-
-def _counts(suite: Xml.Element) -> Mapping[str, str]:
-    cases = suite.findall("testcase")
-    kinds = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-    counts = {
-        name: sum(case.find(kind) is not None for case in cases) for name, kind in kinds.items()
-    }
-    return {name: str(count) for name, count in {"tests": len(cases), **counts}.items()}
 
 
 def _clean(text: str) -> str:

@@ -133,16 +133,7 @@ def parts_of_grid(comparison: Comparison, question: Question, folder: Path) -> R
 def _cell(key: str, question: Question, cell: FinishedCell, names: Sequence[str]) -> RunPart:
     shown = [name for name in (*names, "seed") if name in cell.settings]
     words = ", ".join(f"{name} {plain(cell.settings[name])}" for name in shown)
-    rows = _rows(key, question, cell)
-    return RunPart(key, question, words or key, cell.measurements, (), rows, cell.settings)
-
-
-def _rows(key: str, question: Question, cell: FinishedCell) -> list[Row]:
-    """Return the verdicts on a single cell."""
     ask = next(iter(question.asks))
     badges = [question.badge(group) for group in groups({key: cell}, question.metrics)]
-    return [
-        Row(ask, one.words, one.level, one.words, broken=one.broken)
-        for one in badges
-        if one is not None
-    ]
+    rows = [Row(ask, one.words, one.level, one.words, broken=one.broken) for one in badges if one]
+    return RunPart(key, question, words or key, cell.measurements, (), rows, cell.settings)

@@ -11,7 +11,7 @@ from leakgauge.core.versions import versions
 from leakgauge.evidence.cases import Case, cases_of, name_of, unmatched
 from leakgauge.evidence.gate import NOT_MEASURED, Gate, figure_in_words
 from leakgauge.evidence.parts import RunPart, RunParts
-from leakgauge.report.section import Level, Row
+from leakgauge.report.section import Level
 
 PROGRAM = "leakgauge"
 VERSION = "2.1.0"
@@ -85,17 +85,16 @@ def _results(run: RunParts, gate: Gate, names: list[str]) -> Iterator[dict[str, 
     for case in cases_of(run, gate):
         for text, what in _failures(case):
             said.add((case.part.key, case.ask))
-            yield _result(run, case.part, names, "error", text, (*_place(case), what))
+            failed = (case.ask, case.secret, case.defense, what)
+            yield _result(run, case.part, names, "error", text, failed)
     for part in run.parts:
         for row in part.rows:
             severity = SEVERITY.get(row.level)
             if severity is not None and (part.key, row.ask) not in said:
+                figure = f" ({row.figure})" if row.figure else ""
+                text = f"{row.ask}: {row.verdict}{figure}. {row.text}".replace("`", "'")
                 place = (row.ask, row.secret, row.test)
-                yield _result(run, part, names, severity, _message(row), place)
-
-
-def _place(case: Case) -> tuple[str, str, str]:
-    return case.ask, case.secret, case.defense
+                yield _result(run, part, names, severity, text, place)
 
 
 def _failures(case: Case) -> Iterator[tuple[str, str]]:
@@ -114,19 +113,8 @@ def _failures(case: Case) -> Iterator[tuple[str, str]]:
         yield f"{case.name}: {broken.why}.", "promise"
 
 
-def _message(row: Row) -> str:
-    one = row.estimate
-    figure = f" ({row.metric} {one.value:.3f}, {one.low:.3f} to {one.high:.3f})" if one else ""
-    return f"{row.ask}: {row.verdict}{figure}. {row.text}".replace("`", "'")
-
-
 def _result(
-    run: RunParts,
-    part: RunPart,
-    names: list[str],
-    level: str,
-    text: str,
-    place: tuple[str, ...],
+    run: RunParts, part: RunPart, names: list[str], level: str, text: str, place: tuple[str, ...]
 ) -> dict[str, Any]:
     rule = _rule_id(part)
     words = [rule, *(word for word in place[:3] if word)]
@@ -151,14 +139,10 @@ def _result(
 
 
 def _fingerprint(run: RunParts, part: RunPart, place: tuple[str, ...]) -> str:
-    """Return the SHA-256 of question, data and settings, without any figure."""
-    identity = [_rule_id(part), run.name, part.cell, list(place), _plain(part.settings)]
+    """Return the SHA-256 of question, data and settings, without any figure or path of the data."""
+    settings = {key: one for key, one in part.settings.items() if key not in ("data", "table")}
+    identity = [_rule_id(part), run.name, part.cell, list(place), settings]
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings without the paths of the data."""
-    return {key: one for key, one in settings.items() if key not in ("data", "table")}
 
 
 def _uri(run: RunParts, part: RunPart) -> str:

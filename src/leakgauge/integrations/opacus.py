@@ -20,8 +20,9 @@ from leakgauge.defenses.noise import GaussianNoise
 from leakgauge.integrations.watcher import Watcher
 from leakgauge.privacy.dp_audit import DpAudit, audit_one_run
 from leakgauge.privacy.dp_audit import audit_runs as audit_runs
-from leakgauge.privacy.profile import Floats, Profile
+from leakgauge.privacy.profile import Profile
 from leakgauge.privacy.profile import profile_of as profile_of
+from leakgauge.results.statistics import Floats
 
 if importlib.util.find_spec("opacus") is None:
     raise not_installed("opacus", "opacus")

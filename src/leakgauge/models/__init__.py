@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from leakgauge.core.lazy import attach
+from leakgauge.core.lazy import attach, by_module
 
 if TYPE_CHECKING:
     from leakgauge.models.conv_stacks import alexnet as alexnet
@@ -31,33 +31,15 @@ if TYPE_CHECKING:
     from leakgauge.models.weights import load_weights as load_weights
     from leakgauge.models.weights import read_state as read_state
 else:
-    _PLACES = {
-        "NETS": "named",
-        "SCHEMES": "initialisation",
-        "ResNet": "resnet",
-        "alexnet": "conv_stacks",
-        "alexnet_3fc": "token_nets",
-        "alexnet_cifar": "conv_stacks",
-        "build": "named",
-        "cnn": "conv_stacks",
-        "cnn_2": "token_nets",
-        "cnn_ccs24": "conv_stacks",
-        "densenet": "dense_net",
-        "fcnet": "perceptron",
-        "initialise": "initialisation",
-        "lenet": "lenets",
-        "lenet7": "lenets",
-        "lenet_relu": "token_nets",
-        "load_weights": "weights",
-        "mlp": "perceptron",
-        "mlp_4": "token_nets",
-        "read_state": "weights",
-        "resnet20": "resnet",
-        "resnet50": "resnet",
-        "resnet56": "resnet",
-        "slim": "conv_stacks",
-        "vgg11": "conv_stacks",
+    _NAMES = {
+        "conv_stacks": "alexnet alexnet_cifar cnn cnn_ccs24 slim vgg11",
+        "dense_net": "densenet",
+        "initialisation": "SCHEMES initialise",
+        "lenets": "lenet lenet7",
+        "named": "NETS build",
+        "perceptron": "fcnet mlp",
+        "resnet": "ResNet resnet20 resnet50 resnet56",
+        "token_nets": "alexnet_3fc cnn_2 lenet_relu mlp_4",
+        "weights": "load_weights read_state",
     }
-    __getattr__, __dir__, __all__ = attach(
-        __name__, {name: f"{__name__}.{place}" for name, place in _PLACES.items()}
-    )
+    __getattr__, __dir__, __all__ = attach(__name__, by_module(_NAMES, __name__))

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from math import ceil
 
 import torch
-from torch import nn
+from torch import Generator, nn
+from torch.nn import Sequential
 
 from leakgauge.core.checks import require
 from leakgauge.models.initialisation import initialise
+from leakgauge.models.perceptron import linear_layers
 
 POOLED = 3
 """The networks of Mo et al. and Li et al. halve the image behind their last three convolutions."""
@@ -22,9 +24,7 @@ SMALL = (32, 64, 96, 64, 64)
 """Channels of the five convolutions of ``alexnet_cifar``."""
 
 
-def alexnet(
-    channels: int, classes: int, side: int = 32, *, generator: torch.Generator
-) -> nn.Sequential:
+def alexnet(channels: int, classes: int, side: int = 32, *, generator: Generator) -> Sequential:
     """Return three convolutions, each with a pooling, and two linear layers.
 
     This is the AlexNet of Mo et al., which differs much from Krizhevsky's; ``alexnet_cifar`` is
@@ -40,9 +40,7 @@ def alexnet(
     return _stack((channels, 16, 32, 64), (256, classes), side, generator)
 
 
-def vgg11(
-    channels: int, classes: int, side: int = 32, *, generator: torch.Generator
-) -> nn.Sequential:
+def vgg11(channels: int, classes: int, side: int = 32, *, generator: Generator) -> Sequential:
     """Return eight convolutions, the last three with a pooling, and three linear layers.
 
     It needs 8 pixels or more.
@@ -58,9 +56,7 @@ def vgg11(
     return _stack(widths, (256, 128, classes), side, generator)
 
 
-def cnn_ccs24(
-    channels: int, classes: int, side: int = 32, *, generator: torch.Generator
-) -> nn.Sequential:
+def cnn_ccs24(channels: int, classes: int, side: int = 32, *, generator: Generator) -> Sequential:
     """Return three 5 x 5 convolutions, each with a max-pooling, and two linear layers.
 
     The convolutions have 8, 16 and 64 channels; the hidden linear layer has 16 values. The network
@@ -82,9 +78,7 @@ def cnn_ccs24(
     return _stack((channels, 8, 16, 64), (16, classes), side, generator, kernel=5)
 
 
-def cnn(
-    channels: int, classes: int, side: int = 32, *, generator: torch.Generator
-) -> nn.Sequential:
+def cnn(channels: int, classes: int, side: int = 32, *, generator: Generator) -> Sequential:
     """Return three 3 x 3 convolutions that each halve the image, and a linear head.
 
     It needs 8 pixels or more.
@@ -98,13 +92,8 @@ def cnn(
 
 
 def slim(
-    channels: int,
-    classes: int,
-    side: int = 32,
-    width: int = 48,
-    *,
-    generator: torch.Generator,
-) -> nn.Sequential:
+    channels: int, classes: int, side: int = 32, width: int = 48, *, generator: Generator
+) -> Sequential:
     """Return three 3 x 3 convolutions of strides 1, 2 and 2 without normalisation, and a head.
 
     Each convolution has ``width`` channels. The network needs 4 pixels or more.
@@ -123,8 +112,8 @@ def alexnet_cifar(
     side: int = 32,
     *,
     widths: tuple[int, ...] = WIDTHS,
-    generator: torch.Generator,
-) -> nn.Sequential:
+    generator: Generator,
+) -> Sequential:
     """Return five convolutions with three poolings, and a linear head.
 
     This variant of AlexNet is the one on which membership inference is measured. The first
@@ -150,17 +139,17 @@ def alexnet_cifar(
             width = wide
         left = ceil(ceil(side / first[1]) / 8)  # pixels along an axis behind the last pooling
         layers += [nn.Flatten(), nn.Linear(width * left * left, classes)]
-    return initialise(nn.Sequential(*layers), generator=generator)
+    return initialise(Sequential(*layers), generator=generator)
 
 
 def _stack(
     channels: Sequence[int],
-    head: Sequence[int],
+    head: tuple[int, ...],
     side: int,
-    generator: torch.Generator,
+    generator: Generator,
     *,
     kernel: int = 3,
-) -> nn.Sequential:
+) -> Sequential:
     """Return a network with convolutions and linear layers of these widths."""
     require(side >= 2**POOLED, f"side is {side}; expected at least {2**POOLED} pixels")
     layers: list[nn.Module] = []
@@ -172,12 +161,9 @@ def _stack(
             if place >= convolutions - POOLED:
                 layers.append(nn.MaxPool2d(2))
                 side //= 2
-        layers.append(nn.Flatten())
         width = channels[-1] * side * side
-        for wide in head:
-            layers += [nn.Linear(width, wide), nn.ReLU()]
-            width = wide
-    return initialise(nn.Sequential(*layers[:-1]), generator=generator)
+        layers += [nn.Flatten(), *linear_layers(width, head[-1], head[:-1])]
+    return initialise(Sequential(*layers), generator=generator)
 
 
 def _strided(
@@ -185,8 +171,8 @@ def _strided(
     convolutions: Sequence[tuple[int, int]],
     classes: int,
     side: int,
-    generator: torch.Generator,
-) -> nn.Sequential:
+    generator: Generator,
+) -> Sequential:
     """Return 3 x 3 convolutions, each given by (channels, stride), and a linear head."""
     layers: list[nn.Module] = []
     with torch.device("meta"):
@@ -194,4 +180,4 @@ def _strided(
             layers += [nn.Conv2d(width, wide, 3, stride, padding=1), nn.ReLU()]
             width, side = wide, (side - 1) // stride + 1
         layers += [nn.Flatten(), nn.Linear(width * side * side, classes)]
-    return initialise(nn.Sequential(*layers), generator=generator)
+    return initialise(Sequential(*layers), generator=generator)

@@ -1,8 +1,8 @@
 """DenseNet-BC for images of 32 x 32 pixels."""
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Generator, Tensor, nn
+from torch.nn import Sequential, functional
 
 from leakgauge.core.checks import require
 from leakgauge.models.initialisation import initialise
@@ -42,8 +42,8 @@ def densenet(
     *,
     depth: int = 100,
     growth: int = 12,
-    generator: torch.Generator,
-) -> nn.Sequential:
+    generator: Generator,
+) -> Sequential:
     """Return a DenseNet-BC: three dense blocks with transitions, and a linear head.
 
     Args:
@@ -79,4 +79,4 @@ def densenet(
                 width //= 2
         layers += [nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
         layers.append(nn.Linear(width, classes))
-    return initialise(nn.Sequential(*layers), generator=generator)
+    return initialise(Sequential(*layers), generator=generator)

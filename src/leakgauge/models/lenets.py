@@ -6,7 +6,8 @@ The arguments are those of ``plain_stack``; the first weights follow PyTorch's s
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import nn
+from torch import Generator, nn
+from torch.nn import Sequential
 
 from leakgauge.core.checks import require
 from leakgauge.models.initialisation import initialise
@@ -14,7 +15,7 @@ from leakgauge.models.initialisation import initialise
 _WIDTH = 12
 
 
-def lenet(channels: int, classes: int, side: int, *, generator: torch.Generator) -> nn.Sequential:
+def lenet(channels: int, classes: int, side: int, *, generator: Generator) -> Sequential:
     """Return three 5 x 5 convolutions of 12 channels with sigmoids, and a linear head.
 
     The strides are 2, 2 and 1. The papers draw its weights from U(-0.5, 0.5):
@@ -37,8 +38,8 @@ def plain_stack(
     side: int,
     *,
     bend: Callable[[], nn.Module],
-    generator: torch.Generator,
-) -> nn.Sequential:
+    generator: Generator,
+) -> Sequential:
     """Return 5 x 5 convolutions of 12 channels, one for each stride, and a linear head.
 
     Args:
@@ -64,10 +65,10 @@ def plain_stack(
             layers += [nn.Conv2d(width_in, _WIDTH, 5, stride, padding=2), bend()]
             side = (side - 1) // stride + 1
         layers += [nn.Flatten(), nn.Linear(_WIDTH * side * side, classes)]
-    return initialise(nn.Sequential(*layers), generator=generator)
+    return initialise(Sequential(*layers), generator=generator)
 
 
-def lenet7(channels: int, classes: int, side: int, *, generator: torch.Generator) -> nn.Sequential:
+def lenet7(channels: int, classes: int, side: int, *, generator: Generator) -> Sequential:
     """Return seven 5 x 5 convolutions of 12 channels with sigmoids, and a linear head.
 
     The paper names only the number of filters, their size and the 768 inputs of the head, which

@@ -1,6 +1,7 @@
 """Networks for images by name; importing this module loads no torch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leakgauge.core.checks import nearest, require
@@ -84,20 +85,13 @@ def _make(
         return resnet.resnet50(classes, channels, generator=generator)
     if name.startswith("resnet20"):
         # Geiping et al. 2020, who name resnet20-4 first, use torchvision's blocks and shortcut.
-        width, shortcut = (
-            64 if name == "resnet20-4" else 16,
-            "pad" if name == "resnet20" else "conv",
-        )
+        width = 64 if name == "resnet20-4" else 16
+        shortcut = "pad" if name == "resnet20" else "conv"
         return resnet.resnet20(channels, classes, width, shortcut=shortcut, generator=generator)
-    if name == "alexnet-cifar-small":
-        widths = conv_stacks.SMALL
-        return conv_stacks.alexnet_cifar(
-            channels, classes, side, widths=widths, generator=generator
-        )
     if name in ("fcnet", "mlp-4"):
         flat = perceptron.fcnet if name == "fcnet" else token_nets.mlp_4
         return flat(channels * side * side, classes, generator=generator)
-    network = {
+    networks: dict[str, Callable[..., nn.Module]] = {
         "lenet": lenets.lenet,
         "lenet7": lenets.lenet7,
         "slim": conv_stacks.slim,
@@ -106,9 +100,10 @@ def _make(
         "alexnet": conv_stacks.alexnet,
         "vgg11": conv_stacks.vgg11,
         "alexnet-cifar": conv_stacks.alexnet_cifar,
+        "alexnet-cifar-small": partial(conv_stacks.alexnet_cifar, widths=conv_stacks.SMALL),
         "densenet": densenet,
         "lenet-relu": token_nets.lenet_relu,
         "alexnet-3fc": token_nets.alexnet_3fc,
         "cnn-2": token_nets.cnn_2,
-    }[name]
-    return network(channels, classes, side, generator=generator)
+    }
+    return networks[name](channels, classes, side, generator=generator)

@@ -3,7 +3,8 @@
 import itertools
 
 import torch
-from torch import nn
+from torch import Generator, nn
+from torch.nn import Sequential
 
 from leakgauge.models.initialisation import initialise
 
@@ -12,8 +13,8 @@ FCNET = (32,) * 8
 
 
 def mlp(
-    inputs: int, classes: int, hidden: tuple[int, ...] = (100,), *, generator: torch.Generator
-) -> nn.Sequential:
+    inputs: int, classes: int, hidden: tuple[int, ...] = (100,), *, generator: Generator
+) -> Sequential:
     """Return a fully connected network: ReLU layers and a linear head.
 
     Args:
@@ -26,12 +27,11 @@ def mlp(
     >>> list(model(torch.zeros(3, 5)).shape)
     [3, 2]
     """
-    with torch.device("meta"):
-        layers = _layers(inputs, classes, hidden)
-    return initialise(nn.Sequential(*layers), generator=generator)
+    layers = linear_layers(inputs, classes, hidden)
+    return initialise(Sequential(*layers), generator=generator)
 
 
-def fcnet(inputs: int, classes: int, *, generator: torch.Generator) -> nn.Sequential:
+def fcnet(inputs: int, classes: int, *, generator: Generator) -> Sequential:
     """Return nine linear layers of width 32 (except the last), for images and for tables.
 
     Args:
@@ -46,14 +46,14 @@ def fcnet(inputs: int, classes: int, *, generator: torch.Generator) -> nn.Sequen
     >>> list(model(torch.zeros(5, 3, 8, 8)).shape)
     [5, 2]
     """
-    with torch.device("meta"):
-        layers = _layers(inputs, classes, FCNET)
-    return initialise(nn.Sequential(nn.Flatten(), *layers), generator=generator)
+    return Sequential(nn.Flatten(), *mlp(inputs, classes, FCNET, generator=generator))
 
 
-def _layers(inputs: int, classes: int, hidden: tuple[int, ...]) -> list[nn.Module]:
+def linear_layers(inputs: int, outputs: int, hidden: tuple[int, ...]) -> list[nn.Module]:
+    """Return linear layers with ReLUs between them, on the ``meta`` device."""
+    widths = (inputs, *hidden, outputs)
     layers: list[nn.Module] = []
-    widths = (inputs, *hidden)
-    for width_in, width_out in itertools.pairwise(widths):
-        layers += [nn.Linear(width_in, width_out), nn.ReLU()]
-    return [*layers, nn.Linear(widths[-1], classes)]
+    with torch.device("meta"):
+        for width_in, width_out in itertools.pairwise(widths):
+            layers += [nn.Linear(width_in, width_out), nn.ReLU()]
+    return layers[:-1]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn.functional import pad
 
 from leakgauge.core.checks import require_choice, require_count
@@ -18,12 +18,7 @@ SHORTCUTS = ("pad", "conv")
 
 
 def resnet20(
-    channels: int,
-    classes: int,
-    width: int = 16,
-    *,
-    shortcut: str = "pad",
-    generator: torch.Generator,
+    channels: int, classes: int, width: int = 16, *, shortcut: str = "pad", generator: Generator
 ) -> "ResNet":
     """Return a ResNet20: a convolution, three stages of three blocks, and a linear head.
 
@@ -50,12 +45,7 @@ def resnet20(
 
 
 def resnet56(
-    channels: int,
-    classes: int,
-    width: int = 16,
-    *,
-    shortcut: str = "pad",
-    generator: torch.Generator,
+    channels: int, classes: int, width: int = 16, *, shortcut: str = "pad", generator: Generator
 ) -> "ResNet":
     """Return a ResNet56: as ``resnet20``, with nine blocks in each stage.
 
@@ -67,12 +57,7 @@ def resnet56(
 
 
 def _for_small_images(
-    blocks: int,
-    channels: int,
-    classes: int,
-    width: int,
-    shortcut: str,
-    generator: torch.Generator,
+    blocks: int, channels: int, classes: int, width: int, shortcut: str, generator: Generator
 ) -> "ResNet":
     require_choice(shortcut, "shortcut", SHORTCUTS)
     require_count(width, "width")
@@ -88,7 +73,7 @@ def _for_small_images(
     return initialise(model, generator=generator)
 
 
-def resnet50(classes: int, channels: int = 3, *, generator: torch.Generator) -> "ResNet":
+def resnet50(classes: int, channels: int = 3, *, generator: Generator) -> "ResNet":
     """Return a ResNet50 with the stride on the 3 x 3 convolution, as in torchvision.
 
     Args:

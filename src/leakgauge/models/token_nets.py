@@ -6,12 +6,13 @@ widths, kernels and places of the poolings of the other three are ours. The argu
 """
 
 import torch
-from torch import nn
+from torch import Generator, nn
+from torch.nn import Sequential
 
 from leakgauge.core.checks import require
 from leakgauge.models.initialisation import initialise
 from leakgauge.models.lenets import plain_stack
-from leakgauge.models.perceptron import mlp
+from leakgauge.models.perceptron import linear_layers, mlp
 
 ALEX_CHANNELS = (32, 64, 128, 128, 128)
 ALEX_POOLED = (0, 1, 4)
@@ -21,9 +22,7 @@ CNN_HEAD = (128,)
 MLP_HIDDEN = (256, 128, 64)
 
 
-def lenet_relu(
-    channels: int, classes: int, side: int = 32, *, generator: torch.Generator
-) -> nn.Sequential:
+def lenet_relu(channels: int, classes: int, side: int = 32, *, generator: Generator) -> Sequential:
     """Return the LeNet of DLG with ReLUs instead of sigmoids.
 
     Its convolutions give 768 values for 32 x 32 images. It needs 4 pixels or more.
@@ -35,9 +34,7 @@ def lenet_relu(
     return plain_stack((2, 2, 1), channels, classes, side, bend=nn.ReLU, generator=generator)
 
 
-def alexnet_3fc(
-    channels: int, classes: int, side: int = 32, *, generator: torch.Generator
-) -> nn.Sequential:
+def alexnet_3fc(channels: int, classes: int, side: int = 32, *, generator: Generator) -> Sequential:
     """Return five 3 x 3 convolutions, an adaptive average pooling and three linear layers.
 
     The convolutions have 32, 64, 128, 128 and 128 channels, and a max-pooling behind the first,
@@ -48,7 +45,6 @@ def alexnet_3fc(
     [2, 10]
     """
     require(side >= 16, f"side is {side}; expected at least 16 pixels")
-    places = 2
     layers: list[nn.Module] = []
     with torch.device("meta"):
         width = channels
@@ -56,14 +52,12 @@ def alexnet_3fc(
             layers += [nn.Conv2d(width, wide, 3, padding=1), nn.ReLU()]
             layers += [nn.MaxPool2d(2)] if number in ALEX_POOLED else []
             width = wide
-        layers += [nn.AdaptiveAvgPool2d(places), nn.Flatten()]
-        layers += _head(width * places**2, ALEX_HEAD, classes)
-    return initialise(nn.Sequential(*layers), generator=generator)
+        layers += [nn.AdaptiveAvgPool2d(2), nn.Flatten()]
+        layers += linear_layers(4 * width, classes, ALEX_HEAD)
+    return initialise(Sequential(*layers), generator=generator)
 
 
-def cnn_2(
-    channels: int, classes: int, side: int = 32, *, generator: torch.Generator
-) -> nn.Sequential:
+def cnn_2(channels: int, classes: int, side: int = 32, *, generator: Generator) -> Sequential:
     """Return two 3 x 3 convolutions, each with a max-pooling, and two linear layers.
 
     The convolutions have 16 and 32 channels; the embedding has 128 values. It needs 4 pixels or
@@ -80,11 +74,11 @@ def cnn_2(
         for wide in CNN_CHANNELS:
             layers += [nn.Conv2d(width, wide, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
             width = wide
-        layers += [nn.Flatten(), *_head(width * (side // 4) ** 2, CNN_HEAD, classes)]
-    return initialise(nn.Sequential(*layers), generator=generator)
+        layers += [nn.Flatten(), *linear_layers(width * (side // 4) ** 2, classes, CNN_HEAD)]
+    return initialise(Sequential(*layers), generator=generator)
 
 
-def mlp_4(inputs: int, classes: int, *, generator: torch.Generator) -> nn.Sequential:
+def mlp_4(inputs: int, classes: int, *, generator: Generator) -> Sequential:
     """Return four linear layers with ReLUs between them, for images.
 
     The hidden layers have 256, 128 and 64 values.
@@ -98,12 +92,4 @@ def mlp_4(inputs: int, classes: int, *, generator: torch.Generator) -> nn.Sequen
     >>> list(model(torch.zeros(2, 3, 8, 8)).shape)
     [2, 2]
     """
-    return nn.Sequential(nn.Flatten(), *mlp(inputs, classes, MLP_HIDDEN, generator=generator))
-
-
-def _head(width: int, hidden: tuple[int, ...], classes: int) -> list[nn.Module]:
-    layers: list[nn.Module] = []
-    for wide in hidden:
-        layers += [nn.Linear(width, wide), nn.ReLU()]
-        width = wide
-    return [*layers, nn.Linear(width, classes)]
+    return Sequential(nn.Flatten(), *mlp(inputs, classes, MLP_HIDDEN, generator=generator))

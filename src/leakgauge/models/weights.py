@@ -49,7 +49,8 @@ def load_weights(model: Model, path: Path | str) -> Model:
     needed = [name for name in known if not name.endswith("num_batches_tracked")]
     missing = [name for name in needed if name not in state]
     extra = [name for name in state if name not in known]
-    require(not missing, f"{what}: missing {_few(missing)}{_hint(missing, extra)}")
+    hint = nearest(missing[0], extra) if missing and extra else ""
+    require(not missing, f"{what}: missing {_few(missing)}{hint}")
     require(not extra, f"{what}: unexpected {_few(extra)}")
     wrong = [name for name, value in state.items() if value.shape != known[name].shape]
     if wrong:
@@ -130,7 +131,3 @@ def _few(names: Iterable[str]) -> str:
     shown = list(names)
     more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
     return ", ".join(repr(name) for name in shown[:3]) + more
-
-
-def _hint(missing: list[str], extra: list[str]) -> str:
-    return nearest(missing[0], extra) if missing and extra else ""

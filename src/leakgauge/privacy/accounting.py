@@ -13,8 +13,6 @@ References:
 import importlib.util
 import logging
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -87,12 +85,7 @@ def epsilon_gaussian(sensitivity: float, sigma: float, delta: float) -> Epsilon:
     """Return the exact epsilon of the Gaussian mechanism.
 
     T releases with fresh noise, each computed from all the records, are one release with
-    ``sqrt(T)`` times the sensitivity.
-
-    Args:
-        sensitivity: largest change of the release by one record, in l2 norm.
-        sigma: standard deviation of the noise on each coordinate.
-        delta: in (0, 1).
+    ``sqrt(T)`` times the sensitivity. The arguments are those of ``epsilon_classic``.
 
     >>> round(epsilon_gaussian(1.0, 1.0, 1e-5).value, 3)
     4.377
@@ -278,10 +271,15 @@ def accountants_installed() -> bool:
 def _rdp(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
     from dp_accounting import rdp
 
-    with _muted():
+    logger = logging.getLogger("absl")  # warns about omitted Renyi orders; others give epsilon
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
         accountant = rdp.RdpAccountant()
         accountant.compose(_training(noise_multiplier, sampling_rate, steps))
         return float(accountant.get_epsilon(delta))
+    finally:
+        logger.setLevel(level)
 
 
 def _pld(
@@ -303,18 +301,6 @@ def _training(noise_multiplier: float, sampling_rate: float, steps: int) -> "dp_
 
     step = dp_event.GaussianDpEvent(noise_multiplier)
     return dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(sampling_rate, step), steps)
-
-
-@contextmanager
-def _muted() -> Iterator[None]:
-    """Mute warnings about omitted Renyi orders: the other orders give epsilon."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _log_delta(epsilon: float, mu: float) -> float:

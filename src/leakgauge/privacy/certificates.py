@@ -206,11 +206,10 @@ def _composed(multiplier: float, rate: float, steps: int, delta: float) -> Plain
 def _passes(multiplier: float, batch_size: int, records: int, rounds: int, delta: float) -> Plain:
     rest = records % batch_size
     last = multiplier * rest / batch_size if rest else None
-    value = epsilon_passes(
-        multiplier, rounds, delta, last_multiplier=last, last_share=rest / records
-    ).value
+    share = rest / records
+    found = epsilon_passes(multiplier, rounds, delta, last_multiplier=last, last_share=share)
     note = f"; the last batch of a round has {rest} records, and less noise for its sum"
-    return {"value": _finite(value), "note": UNSAMPLED + (note if rest else "")}
+    return {"value": _finite(found.value), "note": UNSAMPLED + (note if rest else "")}
 
 
 def _finite(value: float) -> float | None:

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leakgauge.core.checks import require
 from leakgauge.privacy.estimate import (
@@ -26,7 +25,8 @@ from leakgauge.privacy.one_run import (
     p_value_f_dp,
     smallest_seen,
 )
-from leakgauge.privacy.profile import Floats, Profile
+from leakgauge.privacy.profile import Profile
+from leakgauge.results.statistics import Bools, Floats
 
 ANY = "any mechanism"
 GAUSSIAN = "Gaussian noise"
@@ -90,13 +90,12 @@ class DpAudit:
         if self.flagged:
             tests = " and by ".join(self.refuted_by)
             return f"REFUTED by {tests}: training leaks more than {claimed}."
-        seen = "" if self.guesses is None else self._unseen()
+        seen = ""
+        if self.guesses is not None and self.smallest_seen is None:
+            seen = " So few canaries could not have contradicted it: plant more."
+        elif self.guesses is not None:
+            seen = f" One run would have missed an epsilon below about {self.smallest_seen:.3g}."
         return f"Not refuted: canaries do not contradict {claimed}.{seen} This proves no guarantee."
-
-    def _unseen(self) -> str:
-        if self.smallest_seen is None:
-            return " So few canaries could not have contradicted it: plant more."
-        return f" One run would have missed an epsilon below about {self.smallest_seen:.3g}."
 
     def beside(self, other: "DpAudit") -> "DpAudit":
         """Return an audit with the bounds of both; it is flagged if either is.
@@ -134,10 +133,10 @@ class DpAudit:
         rows = [
             ("epsilon", "holds for", "estimate", f"at least ({self.confidence:.0%})", "could show"),
             ("claimed by the accountant", "", f"{self.claim.epsilon:.3g}", "", ""),
-            *(
-                (one.method, one.holds_for, f"{one.value:.3g}", f"{one.low:.3g}", f"{one.most:.3g}")
-                for one in self.bounds
-            ),
+        ]
+        rows += [
+            (one.method, one.holds_for, f"{one.value:.3g}", f"{one.low:.3g}", f"{one.most:.3g}")
+            for one in self.bounds
         ]
         widths = [max(len(row[k]) for row in rows) for k in range(5)]
         lines = [
@@ -149,7 +148,7 @@ class DpAudit:
 
 def audit_one_run(
     scores: Floats,
-    included: NDArray[np.bool_],
+    included: Bools,
     claim: Profile,
     *,
     guesses: int | None = None,
@@ -175,40 +174,22 @@ def audit_one_run(
     p_value = p_value_f_dp(seen, claim.least_false_positives)
     mu = smallest_seen(m, made, claim.least_false_positives, confidence=confidence)
     wrong = max(1, made - seen.correct)
-    bounds = (
-        LowerBound(
-            "one run (Steinke et al. 2023)",
-            ANY,
-            max(0.0, float(np.log(max(1, seen.correct) / wrong))),
-            epsilon_one_run(seen, delta, confidence=confidence),
-            epsilon_one_run(best, delta, confidence=confidence),
-            m,
-        ),
-        LowerBound(
-            "one run (Mahloujifar et al. 2025)",
-            GAUSSIAN,
-            epsilon_of_mu(mu_of_accuracy((made - wrong) / made, made / m), delta),
-            epsilon_one_run_f_dp(seen, delta, confidence=confidence),
-            epsilon_one_run_f_dp(best, delta, confidence=confidence),
-            m,
-        ),
-    )
+    value = max(0.0, float(np.log(max(1, seen.correct) / wrong)))
+    low, most = (epsilon_one_run(one, delta, confidence=confidence) for one in (seen, best))
+    first = LowerBound("one run (Steinke et al. 2023)", ANY, value, low, most, m)
+    value = epsilon_of_mu(mu_of_accuracy((made - wrong) / made, made / m), delta)
+    low, most = (epsilon_one_run_f_dp(one, delta, confidence=confidence) for one in (seen, best))
+    second = LowerBound("one run (Mahloujifar et al. 2025)", GAUSSIAN, value, low, most, m)
     refuted = (f"one run (p = {p_value:.2g})",) if p_value < 1 - confidence else ()
-    return DpAudit(
-        claim,
-        confidence,
-        bounds,
-        refuted,
-        p_value,
-        guesses=seen,
-        smallest_seen=None if mu is None else epsilon_of_mu(mu, delta),
-    )
+    smallest = None if mu is None else epsilon_of_mu(mu, delta)
+    bounds = first, second
+    return DpAudit(claim, confidence, bounds, refuted, p_value, seen, smallest_seen=smallest)
 
 
 def audit_many_runs(
     out: Floats, inside: Floats, claim: Profile, *, confidence: float = 0.99
 ) -> DpAudit:
-    """Return what scores of many runs show; see ``audit_runs``.
+    """Return what scores of many runs show, as ``audit_runs``.
 
     Args:
         out: scores of independent runs without a record ``[n]``.
@@ -233,13 +214,8 @@ def audit_many_runs(
         )
     )
     refuted = claim.refuted_by(found.claim, confidence=confidence)
-    return DpAudit(
-        claim,
-        confidence,
-        bounds,
-        (f"{len(out) + len(inside)} runs",) if refuted else (),
-        errors=found.claim,
-    )
+    tests = (f"{len(out) + len(inside)} runs",) if refuted else ()
+    return DpAudit(claim, confidence, bounds, tests, errors=found.claim)
 
 
 def audit_runs(

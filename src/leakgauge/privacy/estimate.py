@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from scipy import special
 
-from leakgauge.core.checks import require, require_count
+from leakgauge.core.checks import InputError, require, require_count
 from leakgauge.privacy.accounting import epsilon_gaussian
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import clopper_pearson
@@ -71,10 +71,10 @@ def epsilon_clopper_pearson(errors: Errors, delta: float, *, confidence: float =
     (4.54, inf)
     """
     require_share(delta)
-    bounds = [clopper_pearson(*pair, confidence) for pair in errors.pairs]
+    first, second = (clopper_pearson(*pair, confidence) for pair in errors.pairs)
     (fpr, least_fpr), (fnr, least_fnr) = ((wrong / of, 1 / of) for wrong, of in errors.pairs)
     value = epsilon_of_errors(fpr, fnr, delta, least=(least_fpr, least_fnr))
-    low, high = (epsilon_of_errors(bounds[0][end], bounds[1][end], delta) for end in (1, 0))
+    low, high = (epsilon_of_errors(first[end], second[end], delta) for end in (1, 0))
     return Estimate(value, low, high, errors.trials, confidence)
 
 
@@ -149,18 +149,18 @@ def largest_showable(trials: int, delta: float, *, confidence: float = 0.95) -> 
     (7.82, 6.52)
     """
     require_share(delta)
-    half = _half(trials)
+    require_count(trials, "number of trials")
+    require(trials >= 2, f"number of trials is {trials}; expected 2 or more, half for each version")
+    half = trials // 2
     most = epsilon_clopper_pearson(Errors(0, 0, half, half), delta, confidence=confidence)
     if most.low > 0:
         return most
     # Without an error the upper end is 1 - ((1 - confidence) / 2)^(1 / half); 0.5 shows nothing.
     least = 2 * (math.floor(math.log((1 - confidence) / 2) / math.log((1 + delta) / 2)) + 1)
-    require(
-        False,
+    raise InputError(
         f"{trials} trials cannot show any epsilon at delta {delta:g}, even if the attack is never "
-        f"wrong; expected {least} or more",
+        f"wrong; expected {least} or more"
     )
-    return most
 
 
 def epsilon_of_errors(
@@ -192,12 +192,6 @@ def mu_of_errors(fpr: float, fnr: float) -> float:
     if fpr >= 1 or fnr >= 1:
         return 0.0
     return max(0.0, float(-special.ndtri(fpr) - special.ndtri(fnr)))
-
-
-def _half(trials: int) -> int:
-    require_count(trials, "number of trials")
-    require(trials >= 2, f"number of trials is {trials}; expected 2 or more, half for each version")
-    return trials // 2
 
 
 def require_share(delta: float) -> None:

@@ -12,12 +12,11 @@ References:
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from leakgauge.core.checks import require, require_count, require_positive
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 
 def mutual_information(channel: ArrayLike, prior: ArrayLike) -> float:

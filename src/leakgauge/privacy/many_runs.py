@@ -54,11 +54,8 @@ def choose_threshold(
         return clopper_pearson_upper(np.arange(len(scores) + 1), len(scores), confidence)
 
     cuts, false_positives, false_negatives = _cuts(null, alternative)
-    fpr = limits(null)[false_positives]
-    fnr = limits(alternative)[false_negatives]
-    values = objective(fpr, fnr)
-    best = np.flatnonzero(values == values.max())
-    return float(cuts[best[len(best) // 2]])
+    values = objective(limits(null)[false_positives], limits(alternative)[false_negatives])
+    return _middle_best(cuts, values)
 
 
 def errors_at(null: Floats, alternative: Floats, threshold: float) -> Errors:
@@ -93,7 +90,11 @@ def threshold_in_sample(null: Floats, alternative: Floats, delta: float) -> floa
     errors = zip(false_positives / len(null), false_negatives / len(alternative), strict=True)
     least = 1 / len(null), 1 / len(alternative)
     epsilons = np.array([epsilon_of_errors(fpr, fnr, delta, least=least) for fpr, fnr in errors])
-    best = np.flatnonzero(epsilons == epsilons.max())
+    return _middle_best(cuts, epsilons)
+
+
+def _middle_best(cuts: Floats, values: Floats) -> float:
+    best = np.flatnonzero(values == values.max())
     return float(cuts[best[len(best) // 2]])
 
 
@@ -161,11 +162,8 @@ def errors_of(out: Floats, inside: Floats, claim: Profile, *, confidence: float)
         threshold = choose_threshold(*chosen, objective, confidence=confidence)
         return errors_at(*evaluated, threshold)
 
-    return ManyErrors(
-        errors(claim_objective(claim)),
-        errors(epsilon_objective(claim.delta)),
-        errors(fewest_errors),
-    )
+    objectives = claim_objective(claim), epsilon_objective(claim.delta), fewest_errors
+    return ManyErrors(*map(errors, objectives))
 
 
 def claim_objective(claim: Profile) -> Objective:

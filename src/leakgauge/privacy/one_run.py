@@ -20,16 +20,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
 from leakgauge.core.checks import require, require_count
 from leakgauge.privacy.estimate import epsilon_of_mu, require_share
-from leakgauge.privacy.profile import (
-    Floats,
-    LeastFalsePositives,
-    gaussian_least_false_positives,
-)
+from leakgauge.privacy.profile import LeastFalsePositives, gaussian_least_false_positives
+from leakgauge.results.statistics import Bools, Floats
 
 LARGEST_EPSILON = 700.0
 LARGEST_MU = 40.0
@@ -67,7 +63,7 @@ class Guesses:
         )
 
 
-def guess(scores: Floats, included: NDArray[np.bool_], made: int) -> Guesses:
+def guess(scores: Floats, included: Bools, made: int) -> Guesses:
     """Return the number of correct guesses, with the highest scores guessed in, the lowest out.
 
     Args:
@@ -149,9 +145,7 @@ def epsilon_one_run(guesses: Guesses, delta: float, *, confidence: float = 0.99)
     return max(0.0, low)
 
 
-def refuted(
-    guesses: Guesses, least: LeastFalsePositives, significance: Floats | float
-) -> NDArray[np.bool_]:
+def refuted(guesses: Guesses, least: LeastFalsePositives, significance: Floats | float) -> Bools:
     """Return whether the probability of so many correct guesses is below a significance.
 
     Let p_i be the probability of exactly i correct guesses, a_i = sum of (j / m) p_j over j >= i,
@@ -178,7 +172,7 @@ def refuted(
             break  # neither changes any more
         right = right + (fewer - wrong) * (i / (r - i))
         wrong = fewer
-    found: NDArray[np.bool_] = np.asarray(right + wrong > r / m)
+    found: Bools = np.asarray(right + wrong > r / m)
     return found
 
 
@@ -196,7 +190,7 @@ def p_value_f_dp(guesses: Guesses, least: LeastFalsePositives) -> float:
     1.0
     """
 
-    def impossible(log_levels: Floats) -> NDArray[np.bool_]:
+    def impossible(log_levels: Floats) -> Bools:
         return refuted(guesses, least, np.exp(log_levels))
 
     # Levels above the answer are impossible; the search is over levels from large to small.
@@ -218,7 +212,7 @@ def mu_one_run(guesses: Guesses, *, confidence: float = 0.99) -> float:
     """
     significance = _significance(confidence)
 
-    def impossible(mu: Floats) -> NDArray[np.bool_]:
+    def impossible(mu: Floats) -> Bools:
         return refuted(guesses, gaussian_least_false_positives(mu), significance)
 
     if not bool(impossible(np.zeros(1))[0]):
@@ -324,7 +318,7 @@ def smallest_seen(
     return None if fewest > made else mu_of_accuracy(fewest / made, made / canaries)
 
 
-def _last_true(holds: Callable[[Floats], NDArray[np.bool_]], high: float) -> float:
+def _last_true(holds: Callable[[Floats], Bools], high: float) -> float:
     """Return the upper end of the interval from 0 in which a condition holds, rounded down."""
     low = 0.0
     while high - low > 1e-9 * max(1.0, high):

@@ -4,14 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from leakgauge.core.checks import require
 from leakgauge.privacy.estimate import Errors, require_share
-from leakgauge.results.statistics import clopper_pearson
+from leakgauge.results.statistics import Floats, clopper_pearson
 
-Floats = NDArray[np.float64]
 LeastFalsePositives = Callable[[Floats], Floats]
 """Power ``[...]`` -> smallest FPR ``[...]`` of a test with at least this power."""
 

@@ -25,20 +25,12 @@ _STYLE: dict[str, Any] = {
     "svg.hashsalt": "leakgauge",
     "path.simplify": False,
     "font.size": 12,
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": MUTED,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": GRID,
+    **dict.fromkeys(("axes.edgecolor", "grid.color"), GRID),
+    **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color"), MUTED),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.spines.left"), False),
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size", "xtick.minor.size"), 0),
     "grid.linewidth": 0.8,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "xtick.minor.size": 0,
     "xtick.major.pad": 8,
 }
 _WIDTH, _HEIGHT = 5.0, 3.55  # inches; 72 units each, so a unit is about a pixel on the page
@@ -67,7 +59,9 @@ def _inline(text: str, name: str, inches: tuple[float, float]) -> Markup:
     size = f"{72 * inches[0]:g} {72 * inches[1]:g}"
     text = f'<svg viewBox="0 0 {size}" aria-hidden="true" focusable="false">{body}'
     text = text.replace("xlink:href", "href")
-    text = _with_used_ids(text)
+    used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
+    text = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used else "", text)
+    text = re.sub(r"<g/>", "", text)
     text = re.sub(r'\bid="', f'id="{name}-', text)
     text = re.sub(r'href="#', f'href="#{name}-', text)
     text = re.sub(r"url\(#", f"url(#{name}-", text)
@@ -79,12 +73,6 @@ def _inline(text: str, name: str, inches: tuple[float, float]) -> Markup:
         text = text.replace(colour, f"var({variable})")
     # This module draws all of it from numbers; it contains no text of the user.
     return Markup(re.sub(r"\s*\n\s*", "\n", text))
-
-
-def _with_used_ids(text: str) -> str:
-    used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
-    text = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used else "", text)
-    return re.sub(r"<g/>", "", text)
 
 
 _STEP = 0.004  # of the axes' length: nearer points look like one

@@ -6,16 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from leakgauge.report.wording import plain
-from leakgauge.results.measurements import (
-    ACCUMULATED,
-    HEADLINE,
-    Estimate,
-    Measurement,
-    rounds_of,
-)
+from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement, rounds_of
 from leakgauge.results.metrics import Metric, metric_named, over_seeds
-
-STATIC = "static"
 
 MAIN = ("data", "ask", "adversary", "defense")
 """Settings that a page names before others."""
@@ -149,19 +141,19 @@ def compared_with_paper(
         comparison: the finished cells and the paper's figures.
         metrics: metrics of all questions, by name; their bounds limit the intervals over seeds.
     """
-    return [
-        ComparisonRow(stated, _ours(stated, comparison.cells, metrics))
-        for stated in comparison.paper
-    ]
+    rows = []
+    for stated in comparison.paper:
+        wanted = (stated.metric, stated.round, stated.knowledge)
+        cells = [comparison.cells[key] for key in stated.cells if key in comparison.cells]
+        measured = [one for cell in cells for one in cell.measurements]
+        same = [one for one in measured if (one.metric, one.round, one.knowledge) == wanted]
+        ours = over_seeds(same, metric_named(stated.metric, metrics)) if same else None
+        rows.append(ComparisonRow(stated, ours))
+    return rows
 
 
 def groups(cells: Mapping[str, FinishedCell], metrics: Mapping[str, Metric]) -> list[Group]:
-    """Return the cells grouped over their seeds, in the order of their first cell.
-
-    Args:
-        cells: the finished cells by key.
-        metrics: as for ``compared_with_paper``.
-    """
+    """Return the finished cells grouped over their seeds, in the order of their first cell."""
     by_settings: dict[str, list[str]] = {}
     for key, cell in cells.items():
         by_settings.setdefault(json.dumps(_shared(cell), sort_keys=True), []).append(key)
@@ -261,23 +253,16 @@ def along_axis(groups: Sequence[Group], axis: str) -> dict[str, list[Group]]:
 def by_knowledge(
     cells: Sequence[FinishedCell], metrics: Mapping[str, Metric]
 ) -> dict[str, dict[str, Measurement]]:
-    """Return the means over the seeds, by the adversary's knowledge and by metric.
+    """Return the means of cells that differ in their seed, by the adversary's knowledge and metric.
 
     A metric of the model is the same for every knowledge.
-
-    Args:
-        cells: finished cells that differ in their seed.
-        metrics: as for ``compared_with_paper``.
     """
     measured = [one for cell in cells for one in cell.measurements]
     of_model = {name for name, metric in metrics.items() if metric.of_model}
     whole = [one for cell in cells for one in _whole(cell)]
     shared = _means([one for one in measured if one.metric in of_model], metrics)
     return {
-        knowledge: {
-            **_means([one for one in whole if one.knowledge == knowledge], metrics),
-            **shared,
-        }
+        knowledge: _means([one for one in whole if one.knowledge == knowledge], metrics) | shared
         for knowledge in dict.fromkeys(one.knowledge for one in whole)
     }
 
@@ -301,30 +286,13 @@ def _means(
             several[0],
             estimate=over_seeds(several, metric_named(name, metrics)),
             chance=sum(one.chance for one in several) / len(several),
-            theory=_mean_theory(several),
+            theory={
+                key: sum(one.theory[key] for one in several) / len(several)
+                for key in several[0].theory
+            },
         )
         for name, several in by_metric.items()
     }
-
-
-def _mean_theory(several: Sequence[Measurement]) -> dict[str, float]:
-    return {
-        name: sum(one.theory[name] for one in several) / len(several) for name in several[0].theory
-    }
-
-
-def _ours(
-    stated: PaperFigure, cells: Mapping[str, FinishedCell], metrics: Mapping[str, Metric]
-) -> Estimate | None:
-    same = [
-        one
-        for key in stated.cells
-        if key in cells
-        for one in cells[key].measurements
-        if (one.metric, one.round) == (stated.metric, stated.round)
-        and one.knowledge == stated.knowledge
-    ]
-    return over_seeds(same, metric_named(stated.metric, metrics)) if same else None
 
 
 def _shared(cell: FinishedCell) -> dict[str, Any]:

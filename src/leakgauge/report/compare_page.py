@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from leakgauge.report import sweep
@@ -19,7 +18,6 @@ from leakgauge.report.compare import (
 from leakgauge.report.section import LEVELS, Badge, Chart
 from leakgauge.report.templates import render
 from leakgauge.report.wording import signed
-from leakgauge.results.measurements import Measurement
 from leakgauge.results.metrics import CONFIDENCE, Metric, titles
 
 OwnCharts = Callable[[Comparison, Sequence[Group]], Sequence[Chart]]
@@ -74,34 +72,17 @@ def render_comparison(
     return str(render("leakgauge.report", "compare.html.j2", values))
 
 
-@dataclass(frozen=True)
-class WorstCells:
-    """The cells with the most urgent verdict.
-
-    Attributes:
-        badge: their verdict.
-        group: the cells.
-        one: their headline figure; None where they have none.
-        metric: its metric.
-    """
-
-    badge: Badge
-    group: Group
-    one: Measurement | None
-    metric: Metric | None
-
-
 def _worst(
     each: Sequence[Group], badges: Sequence[Badge | None], metrics: Mapping[str, Metric]
-) -> WorstCells | None:
-    """Return the cells with the most urgent verdict; None where no cells have a verdict."""
+) -> dict[str, Any] | None:
+    """Return the cells with the most urgent verdict and their headline figure; None without one."""
     found = [(one, group) for one, group in zip(badges, each, strict=True) if one is not None]
     if not found:
         return None
     badge, group = max(found, key=lambda pair: (LEVELS[pair[0].level], pair[0].strength))
     name = sweep.headline_of(each, metrics)
-    one = None if name is None else group.means.get(name)
-    return WorstCells(badge, group, one, None if name is None else metrics[name])
+    one = group.means.get(name or "")
+    return {"badge": badge, "group": group, "one": one, "metric": metrics.get(name or "")}
 
 
 def _charts(

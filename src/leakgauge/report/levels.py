@@ -1,6 +1,7 @@
 """Words for an AUROC: how much leaks, or how little a test could have seen."""
 
 from leakgauge.report.compare import Group
+from leakgauge.report.facts import plain_interval
 from leakgauge.report.section import Badge, Level
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import AUROC
@@ -87,19 +88,14 @@ def gauge(auroc: Estimate, chance: float) -> dict[str, str]:
     >>> gauge(Estimate(0.7, 0.6, 0.8, 100), 0.5)["value"]
     '50.00%'
     """
-    return {
-        "from": _along(min(chance, auroc.value)),
-        "to": _along(max(chance, auroc.value)),
-        "low": _along(auroc.low),
-        "high": _along(auroc.high),
-        "value": _along(auroc.value),
-        "chance": _along(chance),
-        "clear": _along(CLEAR_AUROC),
-        "strong": _along(STRONG_AUROC),
-    }
-
-
-def _along(value: float) -> str:
-    """Return the position of an AUROC as a CSS length."""
     low, high = _ENDS
-    return f"{100 * min(1.0, max(0.0, (value - low) / (high - low))):.2f}%"
+    places = {
+        "from": min(chance, auroc.value),
+        "to": max(chance, auroc.value),
+        "chance": chance,
+        **plain_interval(auroc),
+        "clear": CLEAR_AUROC,
+        "strong": STRONG_AUROC,
+    }
+    shares = {name: min(1.0, max(0.0, (at - low) / (high - low))) for name, at in places.items()}
+    return {name: f"{100 * share:.2f}%" for name, share in shares.items()}

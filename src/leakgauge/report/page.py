@@ -5,13 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leakgauge.core.checks import require
+from leakgauge.report.levels import LEAKS
 from leakgauge.report.section import LEVELS, Row, Section, asked_about
 from leakgauge.report.templates import render
 from leakgauge.report.wording import interval, label, number
 from leakgauge.results.measurements import Measurement
-
-LEAKS = ("strong", "clear", "weak")
-"""The levels that count as a leak."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +45,17 @@ def render_page(page: Page) -> str:
     """
     require(len(page.sections) > 0, "got no answers; a report needs at least one")
     rows = [(section.name, row) for section in page.sections for row in section.rows]
+    secrets = [row.secret for _, row in rows if row.secret]
+    missing = [text for section in page.sections for text in section.missing]
     values = {
         "page": page,
         "first": next(iter(page.measurements), None),
-        "secrets": secrets_of(page),
+        "secrets": list(dict.fromkeys(secrets or [one.secret for one in page.measurements[:1]])),
         "rows": [(name, row, asked_about(row, [one for _, one in rows])) for name, row in rows],
         "links": {one.name: link_of(one, page.sections) for one in page.sections},
         "next_steps": next_steps(page.sections),
         "next_commands": [one.next_command for one in page.sections if one.next_command],
-        "missing": missing_of(page),
+        "missing": [*missing, *(f"{name}: {reason}" for name, reason in page.refused.items())],
         "warnings": warnings_of(page.sections),
         "private": any(section.private for section in page.sections),
         "versions": page.versions,
@@ -63,21 +63,9 @@ def render_page(page: Page) -> str:
     return str(render("leakgauge.report", "page.html.j2", values))
 
 
-def secrets_of(page: Page) -> list[str]:
-    """Return the secrets of the summary's rows, or that of the first figure, each once."""
-    rows = [row.secret for section in page.sections for row in section.rows if row.secret]
-    return list(dict.fromkeys(rows or [one.secret for one in page.measurements[:1]]))
-
-
 def warnings_of(sections: Sequence[Section]) -> list[str]:
     """Return what changes the meaning of figures, each once."""
     return list(dict.fromkeys(text for section in sections for text in section.warnings))
-
-
-def missing_of(page: Page) -> list[str]:
-    """Return the requested parts that were not completed, with the reasons."""
-    parts = [text for section in page.sections for text in section.missing]
-    return [*parts, *(f"{name}: {reason}" for name, reason in page.refused.items())]
 
 
 def link_of(section: Section, sections: Sequence[Section]) -> str:

@@ -68,6 +68,12 @@ class Row:
     secret: str = ""
     broken: bool = False
 
+    @property
+    def figure(self) -> str:
+        """The headline figure with its interval, as text; empty without one."""
+        one = self.estimate
+        return f"{self.metric} {one.value:.3f}, {one.low:.3f} to {one.high:.3f}" if one else ""
+
 
 def asked_about(row: Row, rows: Sequence[Row]) -> str:
     """Return the word that a row answers, with its secret if the rows have several."""

@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 from matplotlib.transforms import ScaledTranslation, Transform
 
+from leakgauge.core.knowledge import STATIC
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.compare import (
-    STATIC,
     Group,
     PaperFigure,
     distinguishing,
@@ -26,20 +26,8 @@ from leakgauge.results.measurements import ACCUMULATED, Estimate
 from leakgauge.results.metrics import Metric
 
 _AXES = (
-    "iterations",
-    "local_steps",
-    "epochs",
-    "rounds",
-    "batch_size",
-    "shadow",
-    "trials",
-    "lr",
-    "matching",
-    "defense",
-    "adversary",
-    "data",
-    "ask",
-    "method",
+    *("iterations", "local_steps", "epochs", "rounds", "batch_size", "shadow", "trials", "lr"),
+    *("matching", "defense", "adversary", "data", "ask", "method"),
 )
 """The horizontal axis of a chart is the first of these settings that varies."""
 
@@ -107,7 +95,8 @@ class SweepChart:
         """The chart in words, for screen readers."""
         ours = "; ".join(
             f"{plain(mark.value)}{f' ({mark.knowledge})' if self.two_sided else ''}: "
-            f"{number(mark.ours.value)}{_paper_words(mark.paper)}"
+            f"{number(mark.ours.value)}"
+            + ("" if mark.paper is None else f" (the paper: {number(mark.paper)})")
             for mark in self.marks
         )
         return f"{self.metric.label} along {self.axis.replace('_', ' ')}. {ours}."
@@ -130,26 +119,19 @@ def sweep_charts(
     """
     settings = [group.settings for group in cells]
     names = varying(settings)
-    if not names:
+    metric = headline_of(cells, metrics)
+    if not names or metric is None:
         return []
     axis = next((name for name in _AXES if name in names), names[0])
     others = [name for name in names if not follows(name, axis, settings)]
-    metric = headline_of(cells, metrics)
-    if metric is None:
-        return []
     few = [name for name in apart if name in others or name not in names]
     titled = distinguishing(settings, few, others)
     by_title: dict[str, list[Mark]] = {}
     for group in cells:
         if metric in group.figures:
-            by_title.setdefault(title_of(group.settings, titled), []).append(
-                Mark(
-                    group.settings[axis],
-                    group.knowledge,
-                    group.figures[metric],
-                    _paper(group, metric, paper),
-                )
-            )
+            theirs = _paper(group, metric, paper)
+            mark = Mark(group.settings[axis], group.knowledge, group.figures[metric], theirs)
+            by_title.setdefault(title_of(group.settings, titled), []).append(mark)
     made = [
         SweepChart(axis, metrics[metric], title, tuple(marks)) for title, marks in by_title.items()
     ]
@@ -191,9 +173,10 @@ def draw(sweep: SweepChart, *, limits: tuple[float, float], name: str) -> Markup
         axes.set_ylim(*limits)
         axes.xaxis.set_minor_locator(NullLocator())
         ticks = [places[i] for i in range(len(sweep.values))]
-        words = [f"{v:g}" for v in sweep.values] if sweep.numeric else _numbers(sweep)
-        axes.set_xticks(ticks, words)
-        pad = max(0.06 * (ticks[-1] - ticks[0]), 0.26 * _step(ticks))
+        words = (f"{v:g}" if sweep.numeric else str(i) for i, v in enumerate(sweep.values, start=1))
+        axes.set_xticks(ticks, list(words))
+        step = min(b - a for a, b in pairwise(ticks))
+        pad = max(0.06 * (ticks[-1] - ticks[0]), 0.26 * step)
         axes.set_xlim(ticks[0] - pad, ticks[-1] + pad)
         axes.grid(visible=False, axis="x")
         axes.set_xlabel(sweep.axis.replace("_", " ") + (" (log scale)" if _is_log(sweep) else ""))
@@ -218,25 +201,11 @@ def _draw_side(axes: Axes, sweep: SweepChart, knowledge: str, places: Sequence[f
 
 def _draw_mark(axes: Axes, at: float, mark: Mark, *, hollow: bool, aside: Transform) -> None:
     if mark.paper is not None:
-        axes.plot(
-            [at],
-            [mark.paper],
-            color=INK,
-            marker="_",
-            markersize=17,
-            markeredgewidth=2.4,
-            transform=aside,
-        )
-    axes.plot(
-        [at],
-        [mark.ours.value],
-        color=ACCENT,
-        marker="o",
-        markersize=6.5,
-        markerfacecolor="none" if hollow else ACCENT,
-        markeredgewidth=1.6,
-        transform=aside,
-    )
+        bar: dict[str, Any] = {"marker": "_", "markersize": 17, "markeredgewidth": 2.4}
+        axes.plot([at], [mark.paper], color=INK, transform=aside, **bar)
+    dot: dict[str, Any] = {"marker": "o", "markersize": 6.5, "markeredgewidth": 1.6}
+    inside = "none" if hollow else ACCENT
+    axes.plot([at], [mark.ours.value], color=ACCENT, markerfacecolor=inside, transform=aside, **dot)
 
 
 def _aside(axes: Axes, knowledge: str) -> Transform:
@@ -254,17 +223,9 @@ def _places(sweep: SweepChart) -> list[float]:
     return [math.log(value) if _is_log(sweep) else float(value) for value in sweep.values]
 
 
-def _step(places: Sequence[float]) -> float:
-    return min(b - a for a, b in pairwise(places))
-
-
 def _is_log(sweep: SweepChart) -> bool:
     values = sweep.values if sweep.numeric else [0]
     return min(values) > 0 and max(values) / min(values) >= _LOG_FROM
-
-
-def _numbers(sweep: SweepChart) -> list[str]:
-    return [str(i) for i in range(1, len(sweep.values) + 1)]
 
 
 def _paper(group: Group, metric: str, paper: Sequence[PaperFigure]) -> float | None:
@@ -276,7 +237,3 @@ def _paper(group: Group, metric: str, paper: Sequence[PaperFigure]) -> float | N
         and set(stated.cells) & set(group.keys)
     )
     return next(values, None)
-
-
-def _paper_words(paper: float | None) -> str:
-    return "" if paper is None else f" (the paper: {number(paper)})"

@@ -13,11 +13,7 @@ from leakgauge.report import wording
 
 @functools.cache
 def environment(package: str = "leakgauge.report") -> jinja2.Environment:
-    """Return the template environment of a package, with the templates of ``leakgauge.report``.
-
-    Args:
-        package: package with templates in its folder.
-    """
+    """Return the environment of the templates in a package's folder and in ``leakgauge.report``."""
     packages = dict.fromkeys((package, "leakgauge.report"))
     made = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(one, ".") for one in packages]),
@@ -26,23 +22,12 @@ def environment(package: str = "leakgauge.report") -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
-        name: getattr(wording, name)
-        for name in (
-            *("number", "short", "percent", "count", "plain", "interval", "label", "marked"),
-            *("signed", "change"),
-        )
-    }
+    names = "number short percent count plain interval label marked signed change"
+    made.filters |= {name: getattr(wording, name) for name in names.split()}
     return made
 
 
 def render(package: str, template: str, values: Mapping[str, Any]) -> Markup:
-    """Return a template of a package as HTML, without the templates' own indentation.
-
-    Args:
-        package: as for ``environment``.
-        template: the file's name.
-        values: variables by name.
-    """
+    """Return a template of a package as HTML, without the templates' own indentation."""
     html = environment(package).get_template(template).render(**values)
     return Markup(re.sub(r"\n\s+<", "\n<", html))  # a user's < is escaped

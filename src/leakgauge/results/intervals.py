@@ -17,12 +17,11 @@ narrow them down to what few users allow.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from leakgauge.core.checks import require
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.statistics import SHARE, Floats, Ints, student_t, unseen
+from leakgauge.results.statistics import SHARE, Bools, Floats, Ints, student_t, unseen
 
 
 def draw_blocks(count: int, replicates: int, rng: np.random.Generator) -> Floats:
@@ -74,11 +73,7 @@ def bootstrap_interval(
 
 
 def share(
-    correct: NDArray[np.bool_],
-    block: Ints,
-    *,
-    rng: np.random.Generator,
-    replicates: int = 1000,
+    correct: Bools, block: Ints, *, rng: np.random.Generator, replicates: int = 1000
 ) -> Estimate:
     """Return the share of true entries, with an interval that resamples blocks.
 
@@ -97,16 +92,12 @@ def share(
     value = float(values.mean())
     if len(size) < 2:
         return Estimate(value, *SHARE, n=len(values))
-    low, high = bootstrap_interval(value, (drawn @ hits) / (drawn @ size), blocks=len(size))
-    return Estimate(value, low, high, n=len(values))
+    ends = bootstrap_interval(value, (drawn @ hits) / (drawn @ size), blocks=len(size))
+    return Estimate(value, *ends, n=len(values))
 
 
 def jackknife_interval(
-    value: float,
-    without: Floats,
-    *,
-    confidence: float = 0.95,
-    bounds: tuple[float, float] = SHARE,
+    value: float, without: Floats, *, confidence: float = 0.95, bounds: tuple[float, float] = SHARE
 ) -> tuple[float, float]:
     """Return the Student t interval of a score, from the scores that each leave out one unit.
 

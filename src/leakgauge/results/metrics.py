@@ -136,6 +136,6 @@ UTILITY = {
 """Metrics of a trained model by name; one of them matches the labels of a run."""
 
 OF_CLASSES = {
-    TASK_AUROC: Metric(title="AUROC of the task", chance=0.5, higher_is_worse=False, of_model=True),
+    TASK_AUROC: Metric(title="AUROC of the task", chance=0.5, higher_is_worse=False, of_model=True)
 }
 """Metrics of a classifier in addition to one of ``UTILITY``, by name."""

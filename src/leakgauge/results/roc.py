@@ -8,9 +8,8 @@ equal those with a weight for each trial, to the last digit.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from leakgauge.results.statistics import Floats, Ints
+from leakgauge.results.statistics import Bools, Floats, Ints
 
 
 def _tie_ends(sorted_score: Floats) -> Ints:
@@ -18,9 +17,7 @@ def _tie_ends(sorted_score: Floats) -> Ints:
     return np.flatnonzero(np.append(np.diff(sorted_score) != 0, True))
 
 
-def cumulative(
-    positive: NDArray[np.bool_], score: Floats, weights: Floats | None
-) -> tuple[Floats, Floats]:
+def cumulative(positive: Bools, score: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
     """Return the weights of negatives and of positives at or above each distinct score, from 0 on.
 
     Both have shape ``[..., g + 1]`` for g distinct scores, highest score first. They are not
@@ -54,9 +51,7 @@ def best_rate(negatives: Floats, positives: Floats, limit: float) -> Floats:
     return np.where(negatives[..., -1] > 0, best, np.nan)
 
 
-def auroc(
-    positive: NDArray[np.bool_], score: Floats, weights: Floats | None = None
-) -> NDArray[np.float64]:
+def auroc(positive: Bools, score: Floats, weights: Floats | None = None) -> Floats:
     """Return the area under the ROC: P(score of a positive > of a negative), ties count half.
 
     Args:
@@ -75,9 +70,7 @@ def auroc(
     return area(*cumulative(positive, score, weights))
 
 
-def tpr_at_fpr(
-    positive: NDArray[np.bool_], score: Floats, fpr: float, weights: Floats | None = None
-) -> NDArray[np.float64]:
+def tpr_at_fpr(positive: Bools, score: Floats, fpr: float, weights: Floats | None = None) -> Floats:
     """Return the largest true positive rate at a false positive rate of at most ``fpr``.
 
     It does not interpolate between thresholds: trials of equal score are accepted together. The
@@ -90,8 +83,6 @@ def tpr_at_fpr(
     """
     return best_rate(*cumulative(positive, score, weights), fpr)
 
-
-Bools = NDArray[np.bool_]
 
 CELLS = 4_000_000
 """Numbers held in memory at once."""
@@ -154,12 +145,10 @@ def _won(positive: Bools, score: Floats, block: Ints, count: int) -> Floats:
     """
     order = np.argsort(score[~positive], kind="stable")
     negative, of_block = score[~positive][order], block[~positive][order]
-    lower, upper = (
-        np.searchsorted(negative, score[positive], side=side) for side in ("left", "right")
-    )
     by_block = np.argsort(block[positive], kind="stable")
     rows, starts = np.unique(block[positive][by_block], return_index=True)
-    lower, upper = lower[by_block], upper[by_block]
+    wins = score[positive][by_block]
+    lower, upper = (np.searchsorted(negative, wins, side=side) for side in ("left", "right"))
     won = np.zeros((count, count))
     width = max(1, CELLS // (len(score) + 1))
     for first in range(0, count, width):
@@ -174,10 +163,9 @@ def _won(positive: Bools, score: Floats, block: Ints, count: int) -> Floats:
 def _accepted(score: Floats, block: Ints, drawn: Floats, limit: Floats) -> Floats:
     """Return the highest score of a negative that each resample rejects ``[r]``; -inf for none."""
     order = np.argsort(-score, kind="stable")
-    ends = np.flatnonzero(np.append(np.diff(score[order]) != 0, True))
-    rejected = np.full(len(drawn), -np.inf)
+    ends = _tie_ends(score[order])
+    rejected, mass = np.full(len(drawn), -np.inf), np.zeros(len(drawn))
     waiting = np.arange(len(drawn))
-    mass = np.zeros(len(drawn))
     start, size = 0, 64
     while len(waiting) and start < len(ends):
         chunk = ends[start : start + size]

@@ -2,21 +2,22 @@
 
 Every score is a function of the trials' true secrets, the adversary's log posteriors and a weight
 for each trial. Trials of different blocks share no record. If trials share users and no blocks
-exist, the jackknife leaves out each user in turn. ``results.intervals`` explains both.
+exist, the jackknife leaves out each user in turn. ``results.intervals`` explains both. ``rng``
+draws ``replicates`` resamples; ``confidence`` is two-sided.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 from scipy import special
 
 from leakgauge.core.checks import require
 from leakgauge.results.intervals import bootstrap_interval, draw_blocks, jackknife_interval
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.roc import area, best_rate, cumulative, resampled_auroc, resampled_tpr
-from leakgauge.results.statistics import Floats, Ints
+from leakgauge.results.statistics import Bools, Floats, Ints
 
 AUROC = "auroc"
 TPR_AT_1_FPR = "tpr_at_1_fpr"
@@ -57,13 +58,13 @@ class ScoredTrials:
             "so that no value is ruled out for certain",
         )
 
-    def without_each_user(self) -> Iterator[NDArray[np.bool_]]:
+    def without_each_user(self) -> Iterator[Bools]:
         """Yield for each user the trials ``[n]`` that are not about this user."""
         assert self.users is not None
         for user in np.unique(self.users):
             yield (self.users != user).all(axis=1)
 
-    def resampled_blocks(self, replicates: int, rng: np.random.Generator) -> tuple[Ints, Floats]:
+    def resampled_blocks(self, replicates: int, rng: Generator) -> tuple[Ints, Floats]:
         """Return each trial's block ``[n]``, from 0, and how often resamples draw each ``[r, k]``.
 
         Raises:
@@ -98,7 +99,7 @@ def hits(trials: ScoredTrials) -> Floats:
     return shared
 
 
-def _one_against_rest(trials: ScoredTrials) -> Iterator[tuple[NDArray[np.bool_], Floats]]:
+def _one_against_rest(trials: ScoredTrials) -> Iterator[tuple[Bools, Floats]]:
     """Yield (positive trials, log-odds) for each value; for two values only value 1."""
     m = trials.log_posterior.shape[1]
     for value in [1] if m == 2 else range(m):
@@ -119,32 +120,20 @@ def figures(trials: ScoredTrials) -> dict[str, float]:
 
 
 def each_value(
-    trials: ScoredTrials,
-    *,
-    rng: np.random.Generator,
-    replicates: int = 1000,
-    confidence: float = 0.95,
+    trials: ScoredTrials, *, rng: Generator, replicates: int = 1000, confidence: float = 0.95
 ) -> list[Estimate]:
     """Return the AUROC of each value against all others, with block-bootstrap intervals.
 
-    Args:
-        trials: trials of at least two blocks.
-        rng: draws the resamples.
-        replicates: number of resamples.
-        confidence: two-sided.
+    The trials belong to at least two blocks.
     """
     index, drawn = trials.resampled_blocks(replicates, rng)
     estimates = []
     for value in range(trials.log_posterior.shape[1]):
         positive, log_odds = trials.truth == value, trials.log_odds(value)
         auroc = float(area(*cumulative(positive, log_odds, None)))
-        low, high = bootstrap_interval(
-            auroc,
-            resampled_auroc(positive, log_odds, index, drawn),
-            blocks=drawn.shape[1],
-            confidence=confidence,
-        )
-        estimates.append(Estimate(auroc, low, high, int(positive.sum()), confidence))
+        again = resampled_auroc(positive, log_odds, index, drawn)
+        ends = bootstrap_interval(auroc, again, blocks=drawn.shape[1], confidence=confidence)
+        estimates.append(Estimate(auroc, *ends, int(positive.sum()), confidence))
     return estimates
 
 
@@ -171,7 +160,7 @@ def roc(
     With more than two values, the curve is the mean over the values, one against the rest.
     """
     grid = np.append(0.0, np.geomspace(floor, 1.0, points))
-    masses = [cumulative(pos, score, None) for pos, score in _one_against_rest(trials)]
+    masses = [cumulative(*each, None) for each in _one_against_rest(trials)]
     tpr = np.mean([[best_rate(*mass, limit) for limit in grid] for mass in masses], axis=0)
     return tuple(zip(grid.tolist(), tpr.tolist(), strict=True))
 
@@ -180,7 +169,7 @@ def score(
     trials: ScoredTrials,
     *,
     majority: float,
-    rng: np.random.Generator,
+    rng: Generator,
     replicates: int = 1000,
     confidence: float = 0.95,
 ) -> dict[str, Estimate]:
@@ -191,77 +180,54 @@ def score(
     Args:
         trials: trials of at least two blocks, or about at least two users that no trial always has.
         majority: prior probability of the most probable secret (the success of guessing).
-        rng: draws the resamples.
-        replicates: number of resamples.
-        confidence: two-sided.
 
     Returns:
         ``{"auroc", "tpr_at_1_fpr", "success", "advantage"}``, all within 0 and 1.
     """
     values = figures(trials)
-    if trials.users is not None:
-        ends = _without_users(trials, values, confidence)
-    else:
-        ends = _over_blocks(trials, values, confidence, rng=rng, replicates=replicates)
+    ends = _ends(trials, values, confidence, rng, replicates)
     n = len(trials.truth)
     estimates = {
         metric: Estimate(value, *ends[metric], n, confidence) for metric, value in values.items()
     }
-    success = estimates[SUCCESS]
-    gain = replace(
-        success,
-        value=advantage(success.value, majority),
-        low=advantage(success.low, majority),
-        high=advantage(success.high, majority),
-    )
+    value, low, high = (advantage(one, majority) for one in (values[SUCCESS], *ends[SUCCESS]))
+    gain = Estimate(value, low, high, n, confidence)
     return {**estimates, ADVANTAGE: gain}
 
 
-Ends = dict[str, tuple[float, float]]
-"""Interval of each metric."""
-
-
-def _over_blocks(
+def _ends(
     trials: ScoredTrials,
     values: Mapping[str, float],
     confidence: float,
-    *,
-    rng: np.random.Generator,
+    rng: Generator,
     replicates: int,
-) -> Ends:
+) -> dict[str, tuple[float, float]]:
+    """Return the interval of each metric."""
+    if trials.users is not None:
+        without = [
+            figures(ScoredTrials(trials.truth[one], trials.log_posterior[one], trials.block[one]))
+            for one in trials.without_each_user()
+        ]
+        left = {metric: np.array([one[metric] for one in without]) for metric in values}
+        return {
+            metric: jackknife_interval(value, left[metric], confidence=confidence)
+            for metric, value in values.items()
+        }
     index, drawn = trials.resampled_blocks(replicates, rng)
-    resampled = resampled_figures(replace(trials, block=index), drawn)
+    again, blocks = resampled_figures(replace(trials, block=index), drawn), drawn.shape[1]
     return {
-        metric: bootstrap_interval(
-            value, resampled[metric], blocks=drawn.shape[1], confidence=confidence
-        )
-        for metric, value in values.items()
-    }
-
-
-def _without_users(trials: ScoredTrials, values: Mapping[str, float], confidence: float) -> Ends:
-    without = []
-    for rest in trials.without_each_user():
-        left = ScoredTrials(trials.truth[rest], trials.log_posterior[rest], trials.block[rest])
-        without.append(figures(left))
-    return {
-        metric: jackknife_interval(
-            value, np.array([one[metric] for one in without]), confidence=confidence
-        )
+        metric: bootstrap_interval(value, again[metric], blocks=blocks, confidence=confidence)
         for metric, value in values.items()
     }
 
 
 def resampled_figures(trials: ScoredTrials, drawn: Floats) -> dict[str, Floats]:
     """Return ``figures`` ``[r]`` of resamples that draw each block ``drawn [r, k]`` times."""
-    areas, rates = [], []
-    for positive, log_odds in _one_against_rest(trials):
-        areas.append(resampled_auroc(positive, log_odds, trials.block, drawn))
-        rates.append(resampled_tpr(positive, log_odds, trials.block, drawn, 0.01))
+    parts = [(*each, trials.block, drawn) for each in _one_against_rest(trials)]
     right = np.bincount(trials.block, weights=hits(trials))
     return {
-        AUROC: np.mean(areas, axis=0),
-        TPR_AT_1_FPR: np.mean(rates, axis=0),
+        AUROC: np.mean([resampled_auroc(*part) for part in parts], axis=0),
+        TPR_AT_1_FPR: np.mean([resampled_tpr(*part, 0.01) for part in parts], axis=0),
         SUCCESS: (drawn @ right) / (drawn @ np.bincount(trials.block)),
     }
 

@@ -16,6 +16,7 @@ from leakgauge.results.measurements import Estimate, Histogram
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 UNBOUNDED = (-math.inf, math.inf)
 SHARE = (0.0, 1.0)
@@ -62,11 +63,8 @@ def mean_estimate(
     0.0
     """
     plain = np.asarray(values, dtype=np.float64)
-    n = plain.size
-    require(
-        plain.ndim == 1 and n > 0,
-        f"values are {list(plain.shape)}; expected [n], one for each record",
-    )
+    n, shape = plain.size, list(plain.shape)
+    require(plain.ndim == 1 and n > 0, f"values are {shape}; expected [n], one for each record")
     bad = int((~np.isfinite(plain)).sum())
     require(bad == 0, f"{bad} of {n} scores are not finite; leave out what failed, and say so")
     mean = float(plain.mean())

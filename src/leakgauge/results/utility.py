@@ -8,34 +8,24 @@ resamples of blocks. The confidence is 95 %.
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 
 from leakgauge.results.intervals import bootstrap_interval, draw_blocks
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.roc import auroc
-from leakgauge.results.statistics import SHARE, Floats, Ints
+from leakgauge.results.statistics import SHARE, Bools, Floats, Ints
 
 Statistic = Callable[[Floats], Floats]
 """Maps sums over records ``[b, s, k]`` to a figure ``[b]``."""
-
 
 ROUNDING = 1e-12
 """Relative size below which a difference of two sums is only rounding."""
 
 
 def r2(
-    truth: Floats,
-    predicted: Floats,
-    block: Ints,
-    *,
-    rng: np.random.Generator,
-    replicates: int = 1000,
+    truth: Floats, predicted: Floats, block: Ints, *, rng: Generator, replicates: int = 1000
 ) -> Estimate | None:
-    """Return R² (the explained share of the variance), averaged over the k numbers of a record.
-
-    Args:
-        truth: ``[n, k]``.
-        predicted: ``[n, k]``.
+    """Return R² (the explained share of the variance), averaged over the numbers ``[n, k]``.
 
     Returns:
         An estimate of at most 1; predicting the mean of the labels gives 0. None if a label is
@@ -51,20 +41,11 @@ def r2(
 
 
 def macro_f1(
-    truth: NDArray[np.bool_],
-    predicted: NDArray[np.bool_],
-    block: Ints,
-    *,
-    rng: np.random.Generator,
-    replicates: int = 1000,
+    truth: Bools, predicted: Bools, block: Ints, *, rng: Generator, replicates: int = 1000
 ) -> Estimate:
     """Return the mean of the labels' F1, where a label that is never true nor predicted has 0.
 
-    With a single block the interval is 0 to 1.
-
-    Args:
-        truth: ``[n, k]``.
-        predicted: ``[n, k]``.
+    Truth and prediction have shape ``[n, k]``. With a single block the interval is 0 to 1.
     """
     both = (truth & predicted).astype(np.float64)
     parts = np.stack([both, truth.astype(np.float64) + predicted], axis=1)
@@ -72,12 +53,7 @@ def macro_f1(
 
 
 def balanced_accuracy(
-    truth: Ints,
-    predicted: Ints,
-    block: Ints,
-    *,
-    rng: np.random.Generator,
-    replicates: int = 1000,
+    truth: Ints, predicted: Ints, block: Ints, *, rng: Generator, replicates: int = 1000
 ) -> Estimate:
     """Return the mean over classes of the recall: the share of a class's records predicted right.
 
@@ -99,12 +75,7 @@ CELLS = 2_000_000
 
 
 def class_auroc(
-    positive: NDArray[np.bool_],
-    score: Floats,
-    block: Ints,
-    *,
-    rng: np.random.Generator,
-    replicates: int = 1000,
+    positive: Bools, score: Floats, block: Ints, *, rng: Generator, replicates: int = 1000
 ) -> Estimate | None:
     """Return the area under the ROC of each class against all others, as the mean over classes.
 
@@ -127,8 +98,8 @@ def class_auroc(
         np.mean([auroc(positive[:, one], score[:, one], some[:, index]) for one in mixed], axis=0)
         for some in chunks
     ]
-    low, high = bootstrap_interval(value, np.concatenate(again), blocks=len(names))
-    return Estimate(value, low, high, n=len(positive))
+    ends = bootstrap_interval(value, np.concatenate(again), blocks=len(names))
+    return Estimate(value, *ends, n=len(positive))
 
 
 def _recall(sums: Floats) -> Floats:
@@ -152,11 +123,7 @@ def _f1(sums: Floats) -> Floats:
 
 
 def _estimate(
-    parts: Floats,
-    statistic: Statistic,
-    block: Ints,
-    rng: np.random.Generator,
-    replicates: int,
+    parts: Floats, statistic: Statistic, block: Ints, rng: Generator, replicates: int
 ) -> Estimate:
     """Return a figure of records ``[n, s, k]`` with an interval that resamples blocks."""
     names, index = np.unique(block, return_inverse=True)

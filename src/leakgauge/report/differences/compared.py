@@ -1,6 +1,6 @@
 """Compares two audits: their differences as rows, as a table for pandas, and as a page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -165,15 +165,14 @@ def compare_audits(
     rows: list[AuditDifference] = []
     only = saying.topics_on_one_side(before, after, topics)
     for first, topic in topics:
-        compared = _ComparedTopic(topic, one[first], other[topic], metrics[topic.question])
-        found, left = compared.all(defenses, against)
+        sides = one[first], other[topic]
+        found, left = _compared_topic(topic, *sides, metrics[topic.question], defenses, against)
         rows += found
         only += left
     require(
         bool(rows),
-        "the two audits have no figure in common ("
-        + "; ".join(only[:2])
-        + "); compare audits of the same question",
+        f"the two audits have no figure in common ({'; '.join(only[:2])}); compare audits of the "
+        "same question",
     )
     return Differences(
         before=before,
@@ -189,50 +188,36 @@ def compare_audits(
 def _require_defense(name: str, audit: Audited, which: str) -> None:
     known = audit.defenses
     require(
-        name in known,
-        f"{which} audit ({audit.name}) has no defense {name!r}{nearest(name, known)}",
+        name in known, f"{which} audit ({audit.name}) has no defense {name!r}{nearest(name, known)}"
     )
 
 
-@dataclass(frozen=True)
-class _ComparedTopic:
-    """What both audits measured of one topic."""
-
-    topic: Topic
-    before: TopicFigures
-    after: TopicFigures
-    metrics: Metrics
-
-    def all(self, wanted: Sequence[str], against: str) -> tuple[list[AuditDifference], list[str]]:
-        """Return the differences, and what stands on one side only."""
-        pairs = pairing.paired_defenses(self.before, self.after, wanted=wanted, against=against)
-        only = saying.defenses_on_one_side(self.topic, self.before, self.after, pairs)
-        chosen = bool(wanted or against)
-        about_defenses = chosen or not (self.before.defended and self.after.defended)
-        rows: list[AuditDifference] = []
-        for number, (one, other) in enumerate(pairs):
-            bare = number > 0 and (one, other) == (UNDEFENDED, UNDEFENDED)
-            found, left = self._under(one, other, control=bare and about_defenses)
-            rows += found
-            only += left
-        return rows, only
-
-    def _under(
-        self, one: str, other: str, *, control: bool
-    ) -> tuple[list[AuditDifference], list[str]]:
-        """Return the differences under two defenses, and what has no partner or no interval."""
-        sides = self.before.under(one), self.after.under(other)
-        pairs, left = pairing.attacks(*sides, self.metrics)
-        pairs += pairing.of_model(*sides, self.metrics)
-        identity = self.before.identity
-        same = one == other and identity is not None and identity == self.after.identity
-        compared = [pair for pair in pairs if same or pair.has_intervals]
-        rows = [difference_of(self.topic, pair, control=control, same=same) for pair in compared]
-        without = [pair for pair in pairs if not (same or pair.has_intervals)]
-        return rows, [
-            *saying.figures_on_one_side(self.topic, left, sides[0]),
-            *saying.figures_without_intervals(self.topic, without),
-        ]
+def _compared_topic(
+    topic: Topic,
+    before: TopicFigures,
+    after: TopicFigures,
+    metrics: Metrics,
+    wanted: Sequence[str],
+    against: str,
+) -> tuple[list[AuditDifference], list[str]]:
+    """Return the differences in a topic of both audits, and what stands on one side only."""
+    pairs = pairing.paired_defenses(before, after, wanted=wanted, against=against)
+    only = saying.defenses_on_one_side(topic, before, after, pairs)
+    about_defenses = bool(wanted or against) or not (before.defended and after.defended)
+    same_run = before.identity is not None and before.identity == after.identity
+    rows: list[AuditDifference] = []
+    for number, (one, other) in enumerate(pairs):
+        control = about_defenses and number > 0 and (one, other) == (UNDEFENDED, UNDEFENDED)
+        same = one == other and same_run
+        sides = before.under(one), after.under(other)
+        figures, left = pairing.attacks(*sides, metrics)
+        figures += pairing.of_model(*sides, metrics)
+        compared = [pair for pair in figures if same or pair.has_intervals]
+        rows += [difference_of(topic, pair, control=control, same=same) for pair in compared]
+        without = [pair for pair in figures if not (same or pair.has_intervals)]
+        only += saying.figures_on_one_side(topic, left, sides[0])
+        only += saying.figures_without_intervals(topic, without)
+    return rows, only
 
 
 def render_differences(found: Differences) -> str:
@@ -245,7 +230,7 @@ def render_differences(found: Differences) -> str:
         "utility": found.utility,
         "charts": _charts(found.main),
         "controls": [one for one in found.rows if one.control and one.main],
-        "by_topic": _by_topic(found.rows),
+        "by_topic": _grouped(found.rows, lambda one: one.topic.title),
         "confidence": found.rows[0].estimate.confidence,
         "versions": found.after.versions,
     }
@@ -256,18 +241,17 @@ def _charts(rows: Sequence[AuditDifference]) -> list[dict[str, Any]]:
     """Return one chart for each metric, as metrics have different scales."""
     from leakgauge.report.differences.chart import draw, says
 
-    by_metric: dict[str, list[AuditDifference]] = {}
-    for one in rows:
-        by_metric.setdefault(one.metric.label, []).append(one)
+    by_metric = _grouped(rows, lambda one: one.metric.label)
     return [
         {"label": label, "rows": some, "says": says(some), "svg": draw(some, name=f"d{number}")}
         for number, (label, some) in enumerate(by_metric.items(), start=1)
     ]
 
 
-def _by_topic(rows: Sequence[AuditDifference]) -> dict[str, list[AuditDifference]]:
-    """Return all rows by topic, in their order."""
+def _grouped(
+    rows: Sequence[AuditDifference], name: Callable[[AuditDifference], str]
+) -> dict[str, list[AuditDifference]]:
     found: dict[str, list[AuditDifference]] = {}
     for one in rows:
-        found.setdefault(one.topic.title, []).append(one)
+        found.setdefault(name(one), []).append(one)
     return found

@@ -143,13 +143,7 @@ class AuditDifference:
 
 
 def difference_of(topic: Topic, pair: FigurePair, *, control: bool, same: bool) -> AuditDifference:
-    """Return the difference of a pair of figures.
-
-    Args:
-        topic: topic of the figures.
-        pair: the figures.
-        control: as of ``AuditDifference``.
-        same: whether both are of the same run.
+    """Return the difference of a pair of figures of a topic.
 
     Raises:
         InputError: their intervals differ in confidence.

@@ -92,15 +92,10 @@ def _counterpart(name: str, before: TopicFigures, against: str) -> str:
 def attacks(
     before: Sequence[Measurement], after: Sequence[Measurement], metrics: Metrics
 ) -> tuple[list[FigurePair], list[Measurement]]:
-    """Return the adversaries' figures in pairs, and the figures that only one side has.
+    """Return the adversaries' figures under two defenses in pairs, and those of only one side.
 
     The answer stands on the headline metric, over all rounds, of the adversary that knows the
     defense; where both audits chose an adversary by shadow data, on those two.
-
-    Args:
-        before: figures under one defense.
-        after: figures under one defense.
-        metrics: metrics of the question, by name.
     """
     sides = [_of_attacks(side, metrics) for side in (before, after)]
     knows = paired_knowledge(*sides)

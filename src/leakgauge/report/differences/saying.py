@@ -73,8 +73,7 @@ def warnings(
         if one.secret != other.secret:
             yield (
                 f"{other.title} is compared with {one.title}: some secrets are easier to infer "
-                "than others; to see the change alone, ask both audits about "
-                "the same --secret"
+                "than others; to see the change alone, ask both audits about the same --secret"
             )
     moved = [one for one in rows if one.control and (one.main or not one.metric.of_model)]
     if any(one.before.estimate != one.after.estimate for one in moved):
@@ -104,8 +103,8 @@ def notes(before: Audited, after: Audited, rows: Sequence[AuditDifference]) -> I
     main = [one for one in compared if one.main and not one.control]
     if len(main) > 1:
         yield (
-            f"There are {len(main)} main differences. Where nothing changed, about one in "
-            f"{CHANCE} would seem to differ."
+            f"There are {len(main)} main differences. Where nothing changed, about one in {CHANCE} "
+            "would seem to differ."
         )
 
 
@@ -157,7 +156,8 @@ def figures_on_one_side(
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for one in left:
         side = "before" if id(one) in first else "after"
-        who = f"{one.adversary}, {_under(one)}"
+        under = f"{one.defense} {one.knowledge}" if one.defense != UNDEFENDED else "no defense"
+        who = f"{one.adversary}, {under}"
         groups.setdefault((side, who), []).append(one)
     for (side, who), several in groups.items():
         rounds = ", ".join(dict.fromkeys(str(one.round) for one in several))
@@ -170,7 +170,3 @@ def figures_without_intervals(topic: Topic, pairs: Sequence[FigurePair]) -> Iter
     names = ", ".join(dict.fromkeys(pair.metric.label for pair in pairs))
     if names:
         yield f"{topic.title}: not compared, since they have no interval: {names}"
-
-
-def _under(one: Measurement) -> str:
-    return "no defense" if one.defense == UNDEFENDED else f"{one.defense} {one.knowledge}"
