@@ -23,12 +23,7 @@ It is far above rounding in float32, and far below the error of a layer that run
 
 
 def factors(
-    task: Task,
-    params: Params,
-    x: Tensor,
-    y: Tensor,
-    *,
-    layers: Sequence[str] | None = None,
+    task: Task, params: Params, x: Tensor, y: Tensor, *, layers: Sequence[str] | None = None
 ) -> dict[str, Factors]:
     """Return the gradient of each record's loss by layer, as factors where it is a product.
 

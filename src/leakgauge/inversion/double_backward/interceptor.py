@@ -221,13 +221,7 @@ class LayerInterceptor(TorchFunctionMode):
         batched: whether ``vmap`` keeps the N rows apart.
     """
 
-    def __init__(
-        self,
-        known: Mapping[int, ModelTensor],
-        targets: int,
-        *,
-        batched: bool,
-    ) -> None:
+    def __init__(self, known: Mapping[int, ModelTensor], targets: int, *, batched: bool) -> None:
         super().__init__()
         self.known = known
         self.targets = targets

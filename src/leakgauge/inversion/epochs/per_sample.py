@@ -117,10 +117,7 @@ def per_sample_reconstruct(
         )
         found = replace(found, x=scaled)
     return replace(
-        found,
-        x=found.x[:, :1],
-        labels=found.labels[:, :1],
-        snapshots=found.snapshots[:, :, :1],
+        found, x=found.x[:, :1], labels=found.labels[:, :1], snapshots=found.snapshots[:, :, :1]
     )
 
 

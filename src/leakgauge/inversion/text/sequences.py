@@ -81,10 +81,7 @@ def dager(
     search = _Search(
         own.model,
         (first, second),
-        (
-            first.spans(grads, known, noise=noise),
-            second.spans(grads, known, noise=noise),
-        ),
+        (first.spans(grads, known, noise=noise), second.spans(grads, known, noise=noise)),
         tolerance,
         most,
     )
