@@ -16,16 +16,10 @@ from torch.func import vmap
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.gradients.probing import trainable, vectorisable_kernels
+from leakgauge.gradients.probing import REFUSALS, trainable, vectorisable_kernels
 from leakgauge.inversion.double_backward.first_order import first_order_gradients
 from leakgauge.inversion.double_backward.interceptor import LayerInterceptor, ModelTensor
 from leakgauge.inversion.double_backward.substitution import ParameterSlots
-
-# Torch reports a model that it cannot vectorise by any of these; a loop then names the problem.
-_REFUSALS: tuple[type[Exception], ...] = (
-    *(RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError),
-    *(NotImplementedError, AssertionError, UserWarning),
-)
 
 _LOOPED: WeakSet[nn.Module] = WeakSet()
 """Models that do not vectorise, so that later steps do not try again."""
@@ -80,7 +74,7 @@ def differentiable_gradients(
             return _looped(task, slots, params, x, y, stacked_params, graph)
         try:
             return _at_once(task, slots, params, x, y, graph)
-        except _REFUSALS:
+        except REFUSALS:  # Torch cannot vectorise the model; a loop then names the problem.
             looped = _looped(task, slots, params, x, y, stacked_params, graph)
             _LOOPED.add(task.model)
             return looped
