@@ -143,10 +143,8 @@ class _Search:
 
     def inside(self, number: int, inputs: Tensor) -> Tensor:
         """Return which inputs ``[..., d]`` of a layer lie in its spans ``[...]``, bool."""
-        room, spans = self.tolerance, self.spans[number]
-        return torch.stack([one.distance(inputs) < max(room, one.slack) for one in spans]).all(
-            dim=0
-        )
+        limits = [(one, max(self.tolerance, one.slack)) for one in self.spans[number]]
+        return torch.stack([one.distance(inputs) < limit for one, limit in limits]).all(dim=0)
 
     def distance(self, number: int, inputs: Tensor) -> Tensor:
         return torch.stack([one.distance(inputs) for one in self.spans[number]]).amax(dim=0)
