@@ -11,7 +11,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
 from leakgauge.inversion.search.priors import (
-    StatisticsPrior,
+    BatchStatistics,
     statistics_of,
     statistics_of_update,
     statistics_over_steps,
@@ -95,7 +95,7 @@ def test_the_prior_is_the_papers_over_the_layers() -> None:
     task, (x, _) = task_of(), people(2, 3)
     params = params_of(task.model)
     known = statistics_of(task, params, x)
-    prior = StatisticsPrior(task, params, known)
+    prior = BatchStatistics(known).prior(task, params)
     torch.testing.assert_close(prior(x, torch.arange(2)), torch.zeros(2).double())
     guess = people(2, 3)[0] * 0.5
     wanted = 0.0
@@ -116,4 +116,4 @@ def test_uninformative_input_is_refused() -> None:
     with pytest.raises(InputError, match="cannot be inferred; send buffers"):
         statistics_of_update(task.model, update)
     with pytest.raises(InputError, match="no BatchNorm in training mode"):
-        StatisticsPrior(task, params_of(task.model), {})
+        BatchStatistics({}).prior(task, params_of(task.model))

@@ -11,7 +11,7 @@ from leakgauge.cli import main
 from leakgauge.core.types import Dataset
 from leakgauge.inversion.metrics.similarity import align_to_truth
 from leakgauge.inversion.scoring import Scorer
-from leakgauge.inversion.text.scoring import frequent_tokens, guessed_tokens, token_scores
+from leakgauge.inversion.text.recovered import frequent_tokens, guessed_tokens, token_scores
 from leakgauge.inversion.words import FREQUENT, NEAREST
 
 pytest.importorskip("transformers")

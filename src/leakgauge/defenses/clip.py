@@ -10,8 +10,8 @@ import torch
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense, DefenseSettings
-from leakgauge.defenses.transform import Transform, scaled
-from leakgauge.gradients.flattening import norms
+from leakgauge.defenses.transform import Transform
+from leakgauge.gradients.flattening import alike, norms
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class ClipNorm(Transform):
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
         """Return the clipped gradients."""
-        return scaled(grads, (self.l2 / norms(grads)).clamp(max=1.0))
+        factors = (self.l2 / norms(grads)).clamp(max=1.0)
+        return {name: leaf * alike(factors, leaf) for name, leaf in grads.items()}
 
     @property
     def clip_norm(self) -> float:

@@ -64,8 +64,7 @@ class OnLayers(Transform):
     """Applies a transform to the gradients of some layers, as if the model had only these.
 
     Traits of the whole gradient do not hold: clip norm and noise on each coordinate are missing,
-    so no guarantee follows. ``without_noise`` keeps its noise, which an
-    adversary simulates as any other randomness.
+    so no guarantee follows. ``without_noise`` keeps its noise: an adversary simulates it.
 
     Attributes:
         layers: the changed layers.
@@ -155,7 +154,12 @@ class AdaptedOnLayers:
         """
         chosen = self.defended.layers.parameters(sent)
         others = [name for name in sent if name not in chosen]
-        filled = _Filled(self.objective, sent)
+
+        def filled(guessed: Grads, part: Grads) -> Tensor:
+            """Compare a part of the gradients; the rest is 0 on both sides."""
+            zeros = {name: torch.zeros_like(leaf) for name, leaf in sent.items()}
+            return self.objective({**zeros, **guessed}, {**zeros, **part})
+
         adapted = self.defended.transform.adapt(filled)
         distances = [_on(filled, others, guess, sent)] if others else []
         if adapted is not None:
@@ -166,18 +170,6 @@ class AdaptedOnLayers:
             "what changes them; attack them with static knowledge",
         )
         return torch.stack(distances).sum(dim=0)
-
-
-@dataclass(frozen=True)
-class _Filled:
-    """An objective of whole gradients, applied to a part; the rest is 0 on both sides."""
-
-    objective: Objective
-    whole: Grads
-
-    def __call__(self, guess: Grads, sent: Grads) -> Tensor:
-        zeros = {name: torch.zeros_like(leaf) for name, leaf in self.whole.items()}
-        return self.objective({**zeros, **guess}, {**zeros, **sent})
 
 
 def on_layers(transform: Transform, layers: str | None) -> Transform:

@@ -7,7 +7,7 @@ all of them are clipped.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar
 
 from leakgauge.core.checks import require, require_positive
@@ -106,6 +106,7 @@ class AdaptiveClipping(DefenseSettings):
 
     word: ClassVar[str] = "adaptive-clipping"
     norm: float = 0.1
+    _: KW_ONLY
     quantile: float = 0.5
     rate: float = 0.2
 
@@ -116,14 +117,6 @@ class AdaptiveClipping(DefenseSettings):
         )
         require_positive(self.rate, "rate of adaptive-clipping")
         super().__post_init__()
-
-    @property
-    def name(self) -> str:
-        """The text from which ``parse_defense`` reads these settings."""
-        own = {"quantile": 0.5, "rate": 0.2}
-        parts = [f"norm={self.norm:.12g}"]
-        parts += [f"{k}={getattr(self, k):.12g}" for k, v in own.items() if getattr(self, k) != v]
-        return f"{self.word}:{','.join(parts)}"
 
     def build(self, *, batch_size: int) -> Defense:
         """Return the defense; the batch size has no effect."""
@@ -139,5 +132,4 @@ class AdaptiveClipping(DefenseSettings):
             clipped: one value per client, 1 where its update was clipped, else 0.
         """
         share = sum(clipped) / len(clipped)
-        moved = self.norm * math.exp(-self.rate * (share - self.quantile))
-        return AdaptiveClipping(moved, self.quantile, self.rate)
+        return replace(self, norm=self.norm * math.exp(-self.rate * (share - self.quantile)))

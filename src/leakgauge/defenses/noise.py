@@ -59,10 +59,7 @@ class GaussianNoise(Transform):
         noise = drawn(grads, rngs, _normal)
         return {name: noise[name].mul_(self.std).add_(leaf) for name, leaf in grads.items()}
 
-    @property
-    def keeps_size(self) -> bool:
-        """True: noise is not counted."""
-        return True
+    keeps_size = True  # Noise is not counted.
 
     @property
     def noise_variance(self) -> float:

@@ -40,7 +40,7 @@ class PercentilePrivacy(DefenseSettings):
 class LargestOnly(Transform):
     """Sets coordinates whose size is below a percentile to 0, and clamps the others.
 
-    A parameter that is a single number passes unchanged, as NVFlare lets it.
+    A parameter that is a single number passes unchanged, as in NVFlare.
 
     >>> LargestOnly(50, 3.0)({"w": torch.tensor([[1.0, -2.0, 5.0]])}, [])
     {'w': tensor([[ 0., -2.,  3.]])}

@@ -15,6 +15,8 @@ from leakgauge.defenses.defense import Defense, DefenseSettings, NotLearned
 from leakgauge.defenses.transform import Transform, over_rows
 from leakgauge.models import mlp
 
+_POOL = "pooling kernel of the perturbation's network"
+
 
 @dataclass(frozen=True)
 class Perturb(DefenseSettings):
@@ -49,12 +51,10 @@ class Perturb(DefenseSettings):
         no known secret to move away from, so it moves towards another user (Li et al., section
         6.1).
         """
-        require_count(self.pool, "pooling kernel of the perturbation's network")
+        require_count(self.pool, _POOL)
         learn = LearnPerturb(PGD(self.gamma, self.alpha, self.steps, self.targeted), self.pool)
-        of_users = None
-        if not self.targeted:
-            of_users = replace(self, targeted=True).build(batch_size=batch_size)
-        return Defense(self.name, update=NotLearned(), learn=learn, user_variant=of_users)
+        aimed = None if self.targeted else replace(self, targeted=True).build(batch_size=batch_size)
+        return Defense(self.name, update=NotLearned(), learn=learn, user_variant=aimed)
 
 
 @dataclass(frozen=True)
@@ -171,11 +171,8 @@ class PerturbTransform(Transform):
             )
         if not self.pgd.targeted:
             return own
-        offsets = [
-            int(torch.randint(1, values, (), generator=rng, device=rng.device))
-            for rng in rngs[rows]
-        ]
-        return (own + own.new_tensor(offsets)) % values
+        drawn = [torch.randint(1, values, (), generator=r, device=r.device) for r in rngs[rows]]
+        return (own + own.new_tensor([int(one) for one in drawn])) % values
 
 
 @dataclass(frozen=True)
@@ -230,8 +227,7 @@ def train_network(
         secret: their codes ``[n]``, from 0 to ``classes`` - 1.
         classes: m, at least 2.
         generator: draws the initial weights and the batches; the only source of randomness.
-        pool: number of neighbouring coordinates; the network reads their maximum. 1 for every
-            coordinate.
+        pool: as for ``Perturb``.
         hidden: width of each hidden layer.
         epochs: passes over the features.
         batch_size: gradients in a step.
@@ -266,15 +262,21 @@ def train_network(
         f"secrets run from {int(secret.min())} to {int(secret.max())}; expected codes from 0 to "
         f"{classes - 1}",
     )
-    require_count(pool, "pooling kernel of the perturbation's network")
+    require_count(pool, _POOL)
     view = nn.Sequential(nn.Unflatten(1, (1, -1)), nn.MaxPool1d(pool, ceil_mode=True), nn.Flatten())
     features = view(features)
     mean, per_spread = _standard(features)
     network = mlp(features.shape[1], classes, hidden, generator=generator)
     network = network.to(device=features.device, dtype=features.dtype)
-    with torch.enable_grad():
-        inputs = (features - mean) * per_spread
-        _fit(network, inputs, secret, generator, epochs, batch_size, lr)
+    inputs, optimizer = (features - mean) * per_spread, torch.optim.Adam(network.parameters(), lr)
+    for _ in range(epochs):
+        order = torch.randperm(len(inputs), generator=generator, device=generator.device)
+        for batch in torch.split(order.to(inputs.device), batch_size):
+            optimizer.zero_grad()
+            with torch.enable_grad():
+                loss = cross_entropy(network(inputs[batch]), secret[batch])
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
     network = network.double().requires_grad_(False).eval()
     first = network[0]
     assert isinstance(first, nn.Linear)
@@ -288,21 +290,3 @@ def _standard(features: Tensor) -> tuple[Tensor, Tensor]:
     mean, spread = features.mean(dim=0), features.std(dim=0, correction=0)
     rounding = 8 * torch.finfo(features.dtype).eps * (mean.abs() + spread.max())
     return mean, torch.where(spread > rounding, 1 / spread, 0.0)
-
-
-def _fit(
-    body: nn.Module,
-    inputs: Tensor,
-    secret: Tensor,
-    generator: torch.Generator,
-    epochs: int,
-    batch_size: int,
-    lr: float,
-) -> None:
-    optimizer = torch.optim.Adam(body.parameters(), lr=lr)
-    for _ in range(epochs):
-        order = torch.randperm(len(inputs), generator=generator, device=generator.device)
-        for batch in torch.split(order.to(inputs.device), batch_size):
-            optimizer.zero_grad()
-            cross_entropy(body(inputs[batch]), secret[batch]).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()

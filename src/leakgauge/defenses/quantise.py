@@ -11,16 +11,16 @@ from leakgauge.core.checks import require_count
 from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.layers import on_layers
-from leakgauge.defenses.transform import Transform, alike, drawn
-from leakgauge.gradients.flattening import norms
+from leakgauge.defenses.transform import Transform, drawn
+from leakgauge.gradients.flattening import alike, norms
 
 
 @dataclass(frozen=True)
 class Quantise(DefenseSettings):
-    """Round the update at random to a few levels, without bias.
+    """Round the update at random to a few levels, without bias; see ``StochasticQuantise``.
 
     Args:
-        levels: above 0; with 1, a coordinate becomes 0 or plus or minus the norm.
+        levels: number of levels above 0.
         layers: changed layers, such as ``first+3``, in units of their norm; see ``Layers``. None
             for all.
     """

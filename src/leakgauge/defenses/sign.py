@@ -11,7 +11,8 @@ from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.layers import on_layers
-from leakgauge.defenses.transform import Objective, Transform, alike
+from leakgauge.defenses.transform import Objective, Transform
+from leakgauge.gradients.flattening import alike
 
 
 @dataclass(frozen=True)

@@ -74,11 +74,10 @@ class SparseVector(Transform):
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
         """Return the sent part of each gradient."""
-        flat = flatten(grads)
-        rows = [self._row(row, rng) for row, rng in zip(flat, rngs, strict=True)]
-        sent = torch.stack(rows) if rows else flat
-        sizes = [leaf[0].numel() if len(leaf) else 0 for leaf in grads.values()]
-        parts = torch.split(sent, sizes, dim=1) if rows else list(grads.values())
+        rows = [self._row(row, rng) for row, rng in zip(flatten(grads), rngs, strict=True)]
+        if not rows:
+            return {name: leaf.clone() for name, leaf in grads.items()}
+        parts = torch.split(torch.stack(rows), [one[0].numel() for one in grads.values()], dim=1)
         return {
             name: leaf.clone() if leaf.dim() == 1 else part.reshape(leaf.shape)
             for (name, leaf), part in zip(grads.items(), parts, strict=True)
@@ -106,8 +105,8 @@ class SparseVector(Transform):
             noisy = sizes + laplace(len(sizes), 2 * self.gamma * count / epsilon, rng)
             passed |= noisy >= threshold
             if int(passed.sum()) >= count:
-                break
-        return passed if int(passed.sum()) >= count else torch.ones_like(passed)
+                return passed
+        return torch.ones_like(passed)
 
 
 def laplace(count: int, scale: float, rng: torch.Generator) -> Tensor:

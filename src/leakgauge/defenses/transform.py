@@ -110,15 +110,8 @@ class Identity(Transform):
         """Return the gradients unchanged."""
         return dict(grads)
 
-    @property
-    def is_identity(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def keeps_size(self) -> bool:
-        """True."""
-        return True
+    is_identity = True
+    keeps_size = True
 
     def adapt(self, objective: Objective) -> Objective:
         """Return ``objective`` itself."""
@@ -197,16 +190,6 @@ def require_transform(value: object, where: str) -> None:
     require(isinstance(value, Transform), message)
 
 
-def scaled(grads: Grads, factors: Tensor) -> Grads:
-    """Return every leaf with row i multiplied by ``factors[i]``."""
-    return {name: leaf * alike(factors, leaf) for name, leaf in grads.items()}
-
-
-def alike(values: Tensor, leaf: Tensor) -> Tensor:
-    """Return ``values [N]`` in a shape that broadcasts over the rows of ``leaf [N, *p]``."""
-    return values.view(-1, *[1] * (leaf.dim() - 1))
-
-
 def over_rows(grads: Grads, function: Callable[[Tensor, slice], Tensor]) -> Grads:
     """Return leaves of ``function(flat [n, D], rows) -> [n, D]``, computed block by block."""
     out = {name: torch.empty_like(leaf) for name, leaf in grads.items()}
@@ -219,9 +202,7 @@ def over_rows(grads: Grads, function: Callable[[Tensor, slice], Tensor]) -> Grad
 
 
 def drawn(
-    grads: Grads,
-    rngs: Sequence[torch.Generator],
-    draw: Callable[[Tensor, torch.Generator], Tensor],
+    grads: Grads, rngs: Sequence[torch.Generator], draw: Callable[[Tensor, torch.Generator], Tensor]
 ) -> dict[str, Tensor]:
     """Return ``draw(row, rngs[i])``, of the row's shape, for each row of each leaf."""
     for name, leaf in grads.items():

@@ -81,12 +81,11 @@ class Bottleneck:
             InputError: the model is not an ``nn.Sequential`` that ends in ``nn.Linear``.
         """
         model, name = task.model, type(task.model).__name__
-        require(
-            isinstance(model, nn.Sequential),
-            f"vib needs a nn.Sequential that ends in nn.Linear, to put its code before the last "
-            f"layer; got {name}; write the model as nn.Sequential(body, head)",
-        )
-        assert isinstance(model, nn.Sequential)
+        if not isinstance(model, nn.Sequential):
+            raise InputError(
+                f"vib needs a nn.Sequential that ends in nn.Linear, to put its code before the "
+                f"last layer; got {name}; write the model as nn.Sequential(body, head)"
+            )
         last = model[-1] if len(model) else None
         require(
             isinstance(last, nn.Linear),
@@ -119,7 +118,8 @@ class Coded(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs, with the divergences in the last column."""
         if not self.noisy:
-            return self._through(self.mean(self._before(x)))
+            plain: Tensor = self.head(self.mean(self._before(x)))
+            return plain
         size = math.prod(self.shape)
         if x.dim() != 2 or x.shape[1] != size + self.width:
             raise InputError(
@@ -129,7 +129,7 @@ class Coded(nn.Module):
         before = self._before(x[:, :size].reshape(-1, *self.shape))
         mean, log_variance = self.mean(before), self.log_variance(before)
         code = mean + (log_variance / 2).exp() * x[:, size:]
-        return torch.cat([self._through(code), divergence(mean, log_variance)[:, None]], dim=1)
+        return torch.cat([self.head(code), divergence(mean, log_variance)[:, None]], dim=1)
 
     def _before(self, x: Tensor) -> Tensor:
         before: Tensor = self.body(x)
@@ -139,10 +139,6 @@ class Coded(nn.Module):
                 "put nn.Flatten or a mean before it"
             )
         return before
-
-    def _through(self, code: Tensor) -> Tensor:
-        outputs: Tensor = self.head(code)
-        return outputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,9 +183,8 @@ def with_noise(task: Task, x: Tensor, *, generator: torch.Generator) -> Tensor:
         f"x is {list(x.shape)} {x.dtype}; vib expects floating [n, "
         f"{', '.join(map(str, model.shape))}], to append noise",
     )
-    noise = torch.randn(
-        len(x), model.width, generator=generator, dtype=x.dtype, device=generator.device
-    )
+    size, where = (len(x), model.width), generator.device
+    noise = torch.randn(size, generator=generator, dtype=x.dtype, device=where)
     return torch.cat([x.flatten(start_dim=1), noise.to(x.device)], dim=1)
 
 

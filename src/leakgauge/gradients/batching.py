@@ -87,10 +87,9 @@ class GradientJob:
         if self.looped(batch if steps == 1 else max(batch, LOOPED_BATCH)):
             return self.loop(lambda x, y: self._client(x, y, lr), batches, count)
         of_batch = gradient_function(self.plan.task)
-        # Memory holds the weights, their gradient and the change.
-        size = self.block(batch, stacks=3)
         function = vmap(lambda x, y: _walk(self.params, of_batch, x, y, lr))
-        return self.vectorised(function, batches, count, size)
+        # Memory holds the weights, their gradient and the change.
+        return self.vectorised(function, batches, count, self.block(batch, stacks=3))
 
     def vectorised(self, function: Function, batches: Batches, count: int, size: int) -> Grads:
         """Return ``function`` of all trials, ``size`` of them at a time."""
@@ -136,8 +135,7 @@ def start(
     task: Task, params: Params, x: Tensor, y: Tensor, *, axes: str, method: Method, max_bytes: int
 ) -> GradientJob:
     """Return the checked job; ``axes``, such as ``"T B"``, precede those of a record in ``x``."""
-    lead = len(axes.split())
-    wanted = f"[{', '.join(axes.split())}, ...]"
+    lead, wanted = len(axes.split()), f"[{', '.join(axes.split())}, ...]"
     require(
         x.dim() >= lead and 0 not in x.shape[:lead],
         f"x is {list(x.shape)}; expected {wanted}, none of them 0",

@@ -45,11 +45,9 @@ def iter_clipped_batch_gradients(
 ) -> Iterator[tuple[slice, Grads]]:
     """Return an iterator as ``iter_batch_gradients``, with each record's gradient clipped.
 
-    A record's gradient is that of the loss on a batch of one, as in ``per_example_gradients``;
-    it is clipped before the mean.
-
-    The arguments are those of ``iter_batch_gradients``. ``clip`` is the largest l2 norm of a
-    record's gradient, over all parameters together.
+    A record's gradient is that of the loss on a batch of one, as in ``per_example_gradients``.
+    ``clip`` is the largest l2 norm of a record's gradient, over all parameters together; the other
+    arguments are those of ``iter_batch_gradients``.
 
     Returns:
         Pairs of the trials and their gradients, leaf ``[t, *p]``: the mean over a trial's rows of
@@ -124,13 +122,8 @@ def clipped_gradient_function(
     Training uses this function. The model is checked once, on the first records of ``x``, and not
     at every step. A step holds the gradients of its B records at once.
 
-    Args:
-        task: the model and its loss.
-        params: all trainable parameters by name, as from ``params_of``.
-        x: records ``[n, ...]``.
-        y: targets ``[n, ...]``.
-        clip: largest l2 norm of a record's gradient.
-        method: as for ``per_example_gradients``.
+    The other arguments are those of ``per_example_gradients``. ``clip`` is the largest l2 norm of a
+    record's gradient.
 
     Raises:
         InputError: as for ``per_example_gradients``, or ``clip`` is not above 0.
@@ -163,9 +156,11 @@ def clipped_gradient_function(
 def _looped(job: GradientJob) -> Callable[[Params, Tensor, Tensor], Grads]:
     def each(params: Params, x: Tensor, y: Tensor) -> Grads:
         leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
-        task, grads = job.plan.task, []
-        for one_x, one_y in zip(x, y, strict=True):
-            grads.append(gradient(task, leaves, {**leaves, **fresh_buffers(task)}, one_x, one_y))
+        task = job.plan.task
+        grads = [
+            gradient(task, leaves, {**leaves, **fresh_buffers(task)}, *one)
+            for one in zip(x, y, strict=True)
+        ]
         return {name: torch.stack([one[name] for one in grads]) for name in leaves}
 
     return each
@@ -176,32 +171,14 @@ def _factors(pool: Pool, clip: float) -> Tensor:
     used = torch.unique(pool.rows)
     first = next(iter(pool.job.params.values()))
     factors = first.new_ones(len(pool.x))
-    norms_of = _by_layer(pool, used) or _by_record(pool)
-    for records in norms_of.blocks(used):
+    norms_of, at_once = _by_layer(pool, used) or _by_record(pool)
+    for records in torch.split(used, max(1, at_once)):
         factors[records] = (clip / norms_of(records)).clamp(max=1)
     return factors
 
 
-@dataclass(frozen=True, eq=False)
-class _Norms:
-    """Computes the norms of records' gradients.
-
-    Attributes:
-        of: maps rows of the pool to norms.
-        bytes_per_record: memory needed for each record.
-        max_bytes: memory limit.
-    """
-
-    of: Callable[[Tensor], Tensor]
-    bytes_per_record: int
-    max_bytes: int
-
-    def __call__(self, records: Tensor) -> Tensor:
-        return self.of(records)
-
-    def blocks(self, records: Tensor) -> Iterator[Tensor]:
-        size = max(1, self.max_bytes // max(1, self.bytes_per_record))
-        return iter(torch.split(records, size))
+_Norms = tuple[Callable[[Tensor], Tensor], int]
+"""Maps rows of the pool to the norms of their gradients, for as many of them as memory allows."""
 
 
 def _by_layer(pool: Pool, used: Tensor) -> _Norms | None:
@@ -222,7 +199,7 @@ def _by_layer(pool: Pool, used: Tensor) -> _Norms | None:
 
     kept = [job.params[name] for one in factoring.rest for name in one.parameters]
     each = 2 * job.plan.bytes_per_record + sum(leaf.nbytes for leaf in kept)
-    return _Norms(of, each, min(job.max_bytes // 2, LAYER_BYTES))
+    return of, min(job.max_bytes // 2, LAYER_BYTES) // max(1, each)
 
 
 def _by_record(pool: Pool) -> _Norms:
@@ -232,4 +209,4 @@ def _by_record(pool: Pool) -> _Norms:
         x, y = pool.x[records][:, None], pool.y[records][:, None]
         return norms(job.direct(stacked(x, y), len(records), 1))
 
-    return _Norms(of, job.bytes_per_gradient, min(job.max_bytes // 2, BLOCK_BYTES))
+    return of, min(job.max_bytes // 2, BLOCK_BYTES) // max(1, job.bytes_per_gradient)

@@ -19,6 +19,11 @@ def flat_leaf(leaf: Tensor) -> Tensor:
     return leaf.reshape(len(leaf), math.prod(leaf.shape[1:]))
 
 
+def alike(values: Tensor, leaf: Tensor) -> Tensor:
+    """Return ``values [N]`` in a shape that broadcasts over the rows of ``leaf [N, *p]``."""
+    return values.view(-1, *[1] * (leaf.dim() - 1))
+
+
 def flatten(grads: Grads) -> Tensor:
     """Return all coordinates ``[N, D]``, leaf after leaf.
 

@@ -100,9 +100,8 @@ def batch_gradients(
     Args:
         x: batches ``[T, B, ...]``.
         y: targets ``[T, B, ...]``.
-        method: ``"vmap"``, ``"loop"`` or ``"auto"``. With ``"loop"`` each batch starts from the
-            model's buffers, so BatchNorm in train mode is accepted too.
-        max_bytes: working memory, besides the result.
+        method: with ``"loop"`` each batch starts from the model's buffers, so BatchNorm in train
+            mode is accepted too.
 
     Returns:
         Gradients by parameter, leaf ``[T, *p]``.
@@ -139,7 +138,6 @@ def pooled_batch_gradients(
         rows: ``[T, B]`` int64, positions in the pool; a repeated row counts as often.
         pooled: whether records share their gradients; None takes the cheaper of both ways, and
             the direct one where records interact (a batch statistic, class weights in the loss).
-        max_bytes: working memory, besides the result.
 
     Returns:
         Gradients by parameter, leaf ``[T, *p]``.
@@ -213,9 +211,7 @@ def local_updates(
         x: batches ``[T, S, B, ...]``, one for each step.
         y: targets ``[T, S, B, ...]``.
         lr: the clients' learning rate.
-        method: ``"vmap"``, ``"loop"`` or ``"auto"``. With ``"loop"`` each client keeps its own
-            buffers from step to step.
-        max_bytes: working memory, besides the result.
+        method: with ``"loop"`` each client keeps its own buffers from step to step.
 
     Returns:
         Parameters after minus before, leaf ``[T, *p]``.

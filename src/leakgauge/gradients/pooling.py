@@ -1,7 +1,7 @@
 """Gradients of batches from a finite pool, which can share the gradients of its records."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -133,17 +133,16 @@ def start_pool(
     rows = rows.to(x.device)
     first = rows[:1]
     job = start(task, params, x[first], y[first], axes="T B", method=method, max_bytes=max_bytes)
-    if pooled is False or (pooled is None and not pays(job, rows)):
-        return Pool(job, x, y, rows, shared=False)
     pool = Pool(job, x, y, rows, shared=pooled)
-    if not pool.interact():
+    cheaper = pooled or (pooled is None and pays(job, rows))
+    if cheaper and not pool.interact():
         return pool
     require(
-        pooled is None,
+        not pooled,
         "pooled=True, but a batch's gradient is not the mean of its records' gradients here: "
         "records interact, in the model or in the loss; leave pooled at None",
     )
-    return Pool(job, x, y, rows, shared=False)
+    return replace(pool, shared=False)
 
 
 def records_interact(
@@ -152,14 +151,7 @@ def records_interact(
     """Return whether a batch's gradient differs from the mean of its records' gradients.
 
     It differs with batch normalisation in train mode, or with class weights in the loss. The
-    function tries one batch.
-
-    Args:
-        task: the model and its loss.
-        params: all trainable parameters by name.
-        x: records ``[n, ...]``.
-        y: their targets ``[n, ...]``.
-        max_bytes: working memory.
+    function tries one batch of the records ``x [n, ...]`` with targets ``y [n, ...]``.
 
     >>> task = Task(torch.nn.Linear(3, 2))
     >>> params = dict(task.model.named_parameters())

@@ -7,7 +7,7 @@ attributes) never reach the caller's model, not even after an error.
 import copy
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
@@ -26,7 +26,7 @@ from leakgauge.core.types import Grads, Params, Task
 Method = Literal["auto", "vmap", "loop"]
 
 # Torch refuses a model with any of these errors.
-_REFUSALS: tuple[type[Exception], ...] = (
+REFUSALS: tuple[type[Exception], ...] = (
     *(RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError),
     *(NotImplementedError, AssertionError, UserWarning),
 )
@@ -113,16 +113,8 @@ def probe(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Method) -
             return task
         return _channels_last(private(original, params), x, y) or task
 
-    return Probed(
-        task,
-        looped,
-        method=method,
-        vectorises=vectorises,
-        convolves=seen.convolves,
-        writes_buffers=bool(seen.written),
-        bytes_per_record=kept // len(x),
-        flops_per_record=flops / len(x),
-    )
+    writes, each = bool(seen.written), (kept // len(x), flops / len(x))
+    return Probed(task, looped, method, vectorises, seen.convolves, writes, *each)
 
 
 def _channels_last(task: Task, x: Tensor, y: Tensor) -> Task | None:
@@ -138,7 +130,7 @@ def _channels_last(task: Task, x: Tensor, y: Tensor) -> Task | None:
     )
     try:
         task.mean_loss(task.model(x), y)
-    except _REFUSALS:
+    except REFUSALS:
         return None
     return task
 
@@ -203,13 +195,7 @@ class OperationWatcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.written: list[str] = []
         self.convolves = False
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.nondeterministic_seeded in func.tags:
             self.random = func.overloadpacket.__name__
         self.convolves |= func.overloadpacket is torch.ops.aten.convolution
@@ -238,8 +224,8 @@ def _try_once(
             kept[pointer] = max(kept.get(pointer, 0), value.nbytes)  # x may be a view
         return value
 
-    counter = FlopCounterMode(display=False)
-    with torch.enable_grad(), torch.random.fork_rng(_cuda_devices(x)), vectorisable_kernels():
+    counter, devices = FlopCounterMode(display=False), [x.device] if x.is_cuda else []
+    with torch.enable_grad(), torch.random.fork_rng(devices), vectorisable_kernels():
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
             try:
                 with explained(f"{_name(task.model)} refuses inputs {_shown(x)}"), counter, seen:
@@ -269,7 +255,7 @@ def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: b
             # Torch runs such an operation one trial at a time; the loop is faster.
             warnings.filterwarnings("error", message=".*performance drop")
             function(params, torch.stack([x, x]), torch.stack([y, y]))
-    except _REFUSALS as error:
+    except REFUSALS as error:
         if required:
             raise InputError(
                 f"torch.func cannot vectorise {_name(task.model)} ({one_line(error)}); "
@@ -331,12 +317,8 @@ def explained(what: str) -> Iterator[None]:
         yield
     except (InputError, torch.OutOfMemoryError):
         raise
-    except _REFUSALS as error:
+    except REFUSALS as error:
         raise InputError(f"{what}: {one_line(error)}") from error
-
-
-def _cuda_devices(x: Tensor) -> list[torch.device]:
-    return [x.device] if x.device.type == "cuda" else []
 
 
 def _name(thing: object) -> str:

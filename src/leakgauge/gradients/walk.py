@@ -97,10 +97,8 @@ def _layers(model: nn.Module, *, frozen: bool) -> list[Layer]:
     known = {name for name, leaf in model.named_parameters() if leaf.requires_grad or frozen}
     found: list[Layer] = []
     for path, module in model.named_modules():
-        own = (
-            f"{path}.{key}" if path else key for key, _ in module.named_parameters(recurse=False)
-        )
-        names = tuple(name for name in own if name in known)
+        own = module.named_parameters(path, recurse=False)
+        names = tuple(name for name, _ in own if name in known)
         if names:
             found.append(Layer(path, kind_of(module), names, len(found)))
     return found

@@ -14,7 +14,7 @@ from leakgauge.data.decode import column_hits
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import SSIM_WINDOW, align_to_truth, psnr, ssim
 from leakgauge.inversion.metrics.table import COLUMNS, LPIPS, PSNR, SSIM
-from leakgauge.inversion.text.scoring import guessed_tokens, token_scores
+from leakgauge.inversion.text.recovered import guessed_tokens, token_scores
 from leakgauge.inversion.words import CLASS_MEAN, MEAN, NEAREST, PUBLIC, SMALL_SIDE
 
 MSE = "mse"

@@ -19,21 +19,16 @@ if TYPE_CHECKING:
     from leakgauge.training.update import Update as Update
     from leakgauge.training.validity import Validity as Validity
 else:
+    _NAMES = {
+        "participant": "Participant",
+        "protocol": "Protocol",
+        "sgd": "outputs_of predict train_epoch",
+        "state": "State",
+        "strategies": "GradientAscent Honest Isolate Strategy Together",
+        "update": "Update",
+        "validity": "Validity",
+    }
     __getattr__, __dir__, __all__ = attach(
         __name__,
-        {
-            "GradientAscent": "leakgauge.training.strategies",
-            "Honest": "leakgauge.training.strategies",
-            "Isolate": "leakgauge.training.strategies",
-            "Participant": "leakgauge.training.participant",
-            "Protocol": "leakgauge.training.protocol",
-            "State": "leakgauge.training.state",
-            "Strategy": "leakgauge.training.strategies",
-            "Together": "leakgauge.training.strategies",
-            "Update": "leakgauge.training.update",
-            "Validity": "leakgauge.training.validity",
-            "outputs_of": "leakgauge.training.sgd",
-            "predict": "leakgauge.training.sgd",
-            "train_epoch": "leakgauge.training.sgd",
-        },
+        {name: f"{__name__}.{part}" for part, names in _NAMES.items() for name in names.split()},
     )

@@ -176,9 +176,8 @@ class _Federation:
         return {**{name: leaf.detach() for name, leaf in leaves.items()}, **buffers}
 
     def _upload(self, number: int, position: int, received: Tensors) -> Update:
-        turn = self.participants[position].turn(
-            received, seed=self.seed, number=number, position=position
-        )
+        one = self.participants[position]
+        turn = one.turn(received, seed=self.seed, number=number, position=position)
         who = "training" if len(self.participants) == 1 else f"training of participant {position}"
         with explained(f"{who} failed in round {number}"):
             update = upload_of(self.task, received, turn, self.protocol, who=who, number=number)
@@ -205,19 +204,18 @@ def upload_of(
         InputError: the training diverges, or the defense does not fit the protocol.
     """
     at_steps = protocol.kind == FEDSGD or protocol.defended == STEPS
-    _refuse_per_record(turn, at_steps=at_steps)
+    require(
+        at_steps or turn.defense.per_example is None,
+        f"{turn.defense.name!r} changes each record's gradient, and the upload of several steps "
+        'has none; take defended="steps" or another defense',
+    )
     rows = [one.to(turn.data.y.device) for one in protocol.batches(len(turn.data), rng=turn.rng)]
     gradient: dict[str, Tensor] = {}
     mover = gradient_alone(gradient) if protocol.kind == FEDSGD else turn.mover or protocol.mover()
+    defense = turn.defense if at_steps else None
     with drawing(turn.model_seed, turn.data.x.device):
         after = train(
-            task,
-            received,
-            turn.data,
-            rows,
-            over=mover,
-            defense=turn.defense if at_steps else None,
-            noise_seed=turn.noise_seed,
+            task, received, turn.data, rows, over=mover, defense=defense, noise_seed=turn.noise_seed
         )
     _refuse_diverged({**after, **gradient}, turn, protocol, f"{who} diverged in round {number}")
     update = _update(task, received, after, gradient, turn, protocol, rows)
@@ -255,14 +253,6 @@ def _defended(update: Update, turn: Turn) -> Update:
     change = {name: update.values[name] - leaf for name, leaf in update.before.items()}
     noise = torch.Generator(turn.data.y.device).manual_seed(turn.noise_seed)
     return replace(update, kind="change", values=defended(change, turn.defense, noise))
-
-
-def _refuse_per_record(turn: Turn, *, at_steps: bool) -> None:
-    require(
-        at_steps or turn.defense.per_example is None,
-        f"{turn.defense.name!r} changes each record's gradient, and the upload of several steps "
-        'has none; take defended="steps" or another defense',
-    )
 
 
 def _refuse_diverged(tensors: Tensors, turn: Turn, protocol: Protocol, what: str) -> None:

@@ -113,15 +113,9 @@ def trained(
     over: Mover,
     model_seed: int,
 ) -> dict[str, Tensor]:
-    """Return a model's parameters and buffers after a step on each batch.
+    """Return ``train`` without a defense, in the model's mode.
 
-    Args:
-        task: the model, in the mode in which it trains, and its loss; the module is not changed.
-        tensors: parameters and buffers to start from; the model supplies missing buffers.
-        data: the records of the client.
-        batches: rows of ``data`` ``[B]``, one tensor for each step.
-        over: mover of the parameters.
-        model_seed: seed of the model's random numbers in training, such as dropout.
+    ``model_seed`` is the seed of its random numbers in training, such as dropout.
     """
     with drawing(model_seed, data.x.device):
         return train(task, tensors, data, batches, over=over, defense=None, noise_seed=0)

@@ -27,7 +27,7 @@ def iter_gradients(
     rngs: RecordGenerators,
     max_bytes: int,
 ) -> Iterator[tuple[slice, Grads]]:
-    """Return an iterator over batch gradients, the means of transformed record gradients.
+    """Yield batch gradients, the means of transformed record gradients.
 
     Clipping has its own path, which never stores the records' gradients; any other transform
     stores those of at least one batch.
@@ -41,16 +41,26 @@ def iter_gradients(
         rngs: the transform's randomness.
         max_bytes: bound on the gradients held at once.
 
-    Returns:
+    Yields:
         Pairs of a slice of ``rows``, in order, and its gradients, leaf ``[chunk, *p]``.
     """
+    x, y = data.x, data.y
     if per_example is None:
-        return iter_batch_gradients(task, params, data.x, data.y, rows, max_bytes=max_bytes)
-    if per_example.clip_norm is not None:
-        return iter_clipped_batch_gradients(
-            task, params, data.x, data.y, rows, clip=per_example.clip_norm, max_bytes=max_bytes
+        yield from iter_batch_gradients(task, params, x, y, rows, max_bytes=max_bytes)
+        return
+    clip = per_example.clip_norm
+    if clip is not None:
+        yield from iter_clipped_batch_gradients(
+            task, params, x, y, rows, clip=clip, max_bytes=max_bytes
         )
-    return _transformed(task, params, data, rows, per_example, rngs, max_bytes)
+        return
+    of_record = sum(leaf.nbytes for leaf in params.values())
+    for chunk in slices(len(rows), max(1, max_bytes // (2 * of_record))):
+        means = [
+            mean_of_transformed(task, params, x[batch], y[batch], per_example, rngs(one))
+            for one, batch in enumerate(rows[chunk], start=chunk.start)
+        ]
+        yield chunk, {name: torch.stack([mean[name] for mean in means]) for name in means[0]}
 
 
 def mean_of_transformed(
@@ -61,38 +71,13 @@ def mean_of_transformed(
     per_example: Transform,
     rngs: Sequence[torch.Generator],
 ) -> Grads:
-    """Return the mean ``[*p]`` of a batch's transformed gradients.
+    """Return the mean ``[*p]`` of the transformed gradients of a batch ``x [B, ...]``, ``y``.
 
-    Args:
-        task: the model and its loss.
-        params: parameters of the model.
-        x: records ``[B, ...]``.
-        y: their labels ``[B, ...]``.
-        per_example: the transform of a record's gradient.
-        rngs: a generator for each record.
+    ``rngs`` holds a generator for each record.
     """
     fixed = {name: leaf.detach() for name, leaf in params.items()}
     each = per_example(per_example_gradients(task, fixed, x, y), rngs)
     return {name: leaf.mean(dim=0) for name, leaf in each.items()}
-
-
-def _transformed(
-    task: Task,
-    params: Params,
-    data: Dataset,
-    rows: Tensor,
-    per_example: Transform,
-    rngs: RecordGenerators,
-    max_bytes: int,
-) -> Iterator[tuple[slice, Grads]]:
-    of_record = sum(leaf.numel() * leaf.element_size() for leaf in params.values())
-    held = max(1, max_bytes // (2 * of_record))
-    for chunk in slices(len(rows), held):
-        means = [
-            mean_of_transformed(task, params, data.x[batch], data.y[batch], per_example, rngs(one))
-            for one, batch in enumerate(rows[chunk], start=chunk.start)
-        ]
-        yield chunk, {name: torch.stack([mean[name] for mean in means]) for name in means[0]}
 
 
 def sent_gradients(

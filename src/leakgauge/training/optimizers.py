@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import InputError, require
+from leakgauge.core.checks import InputError
 from leakgauge.core.registry import Choice
 from leakgauge.gradients.probing import one_line
 
@@ -30,14 +30,7 @@ def sgd(
     nesterov: bool = False,
 ) -> torch.optim.Optimizer:
     """Return SGD with momentum."""
-    return torch.optim.SGD(
-        params,
-        lr=lr,
-        momentum=momentum,
-        dampening=dampening,
-        weight_decay=weight_decay,
-        nesterov=nesterov,
-    )
+    return torch.optim.SGD(params, lr, momentum, dampening, weight_decay, nesterov)
 
 
 def adam(
@@ -51,9 +44,7 @@ def adam(
     amsgrad: bool = False,
 ) -> torch.optim.Optimizer:
     """Return Adam; the weight decay is added to the gradient."""
-    return torch.optim.Adam(
-        params, lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay, amsgrad=amsgrad
-    )
+    return torch.optim.Adam(params, lr, (beta1, beta2), eps, weight_decay, amsgrad)
 
 
 def adamw(
@@ -67,9 +58,7 @@ def adamw(
     amsgrad: bool = False,
 ) -> torch.optim.Optimizer:
     """Return AdamW; the weight decay shrinks the parameters themselves."""
-    return torch.optim.AdamW(
-        params, lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay, amsgrad=amsgrad
-    )
+    return torch.optim.AdamW(params, lr, (beta1, beta2), eps, weight_decay, amsgrad)
 
 
 def rmsprop(
@@ -82,9 +71,7 @@ def rmsprop(
     weight_decay: float = 0.0,
 ) -> torch.optim.Optimizer:
     """Return RMSprop."""
-    return torch.optim.RMSprop(
-        params, lr=lr, alpha=alpha, eps=eps, momentum=momentum, weight_decay=weight_decay
-    )
+    return torch.optim.RMSprop(params, lr, alpha, eps, weight_decay, momentum)
 
 
 def adagrad(
@@ -125,12 +112,11 @@ class NamedOptimizer:
             raise
         except Exception as error:
             raise InputError(f"optimizer {self.choice.text!r} failed: {one_line(error)}") from error
-        require(
-            isinstance(made, torch.optim.Optimizer),
-            f"optimizer {self.choice.text!r} made {type(made).__name__}; expected a "
-            "torch.optim.Optimizer",
-        )
-        assert isinstance(made, torch.optim.Optimizer)
+        if not isinstance(made, torch.optim.Optimizer):
+            raise InputError(
+                f"optimizer {self.choice.text!r} made {type(made).__name__}; expected a "
+                "torch.optim.Optimizer"
+            )
         return made
 
     def try_once(self) -> None:
@@ -164,8 +150,7 @@ class Optimizing:
     def over(self, leaves: Mapping[str, Tensor]) -> Callable[[Mapping[str, Tensor]], None]:
         """Return a function that moves ``leaves`` in place by one step on their gradient.
 
-        Args:
-            leaves: parameters by name, in the same order in each call.
+        ``leaves`` are parameters by name, in the same order in each call.
         """
         optimizer = self._make(list(leaves.values()))
         if self._before is not None:

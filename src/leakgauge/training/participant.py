@@ -86,21 +86,12 @@ class Participant:
         def derived(what: str) -> int:
             return derive(seed, "federation", what, number, position)
 
-        return Turn(
-            self.data,
-            self.defense,
-            stream(derived("batches")),
-            derived("defense"),
-            derived("model"),
-        )
+        rng = stream(derived("batches"))
+        return Turn(self.data, self.defense, rng, derived("defense"), derived("model"))
 
 
 def refuse_learned(defense: Defense) -> None:
-    """Refuse a defense that is learned against a secret.
-
-    Raises:
-        InputError: the defense is learned.
-    """
+    """Refuse a defense that is learned against a secret."""
     require(
         defense.learn is None,
         f"{defense.name!r} is learnt from public gradients against the inference of a secret, and "

@@ -38,9 +38,8 @@ class Protocol:
         batch_size: records of a step; None for all records of the participant.
         share: share of the participants that the server samples in each round, at least one.
         weighted: whether the average weighs participants by their records; else all count equally.
-        defended: target of a participant's defense: the gradient of each of its ``"steps"``,
-            or its ``"upload"`` once, and no step. With ``"fedsgd"`` both
-            are the one gradient.
+        defended: target of a participant's defense: the gradient of each of its ``"steps"``, or
+            its ``"upload"`` once, and no step. With ``"fedsgd"`` both are the one gradient.
 
     Raises:
         InputError: a value does not fit.
@@ -120,9 +119,7 @@ class Protocol:
     def batches(self, count: int, *, rng: np.random.Generator) -> Iterator[Tensor]:
         """Yield the rows ``[B]`` of each step of one round, from freshly shuffled passes.
 
-        Args:
-            count: records of the participant.
-            rng: shuffles them, once for each pass.
+        ``rng`` shuffles the ``count`` records of a participant, once for each pass.
 
         >>> rng = np.random.default_rng(0)
         >>> [len(rows) for rows in Protocol(rounds=1, batch_size=4).batches(10, rng=rng)]
@@ -131,7 +128,5 @@ class Protocol:
         steps = 1 if self.kind == FEDSGD else self.steps
         passes = itertools.count() if steps is not None else range(self.epochs)
         orders = (torch.from_numpy(rng.permutation(count)) for _ in passes)
-        each = itertools.chain.from_iterable(
-            torch.split(order, self.size(count)) for order in orders
-        )
+        each = (rows for order in orders for rows in torch.split(order, self.size(count)))
         return itertools.islice(each, steps)

@@ -94,9 +94,7 @@ class Recipe:
     def change(self, params: Params, gradient: Gradient) -> dict[str, Tensor]:
         """Return the weights after minus before all steps; differentiable where the gradient is.
 
-        Args:
-            params: weights before, ``[*p]`` or ``[N, *p]``.
-            gradient: returns the gradient of a step at weights.
+        ``params`` are the weights before, ``[*p]`` or ``[N, *p]``.
         """
         total: dict[str, Tensor] = {}
         memory: Memory = {}

@@ -14,9 +14,13 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.types import Params
+from leakgauge.gradients.flattening import alike
 
 Memory = Mapping[str, Params]
 """State of an optimizer between two steps, such as its momentum, by parameter name."""
+
+Moved = tuple[dict[str, Tensor], Memory]
+"""The change of the parameters by one step, and the memory for the next one."""
 
 
 class UpdateRule(ABC):
@@ -30,9 +34,7 @@ class UpdateRule(ABC):
     linear: ClassVar[bool]
 
     @abstractmethod
-    def step(
-        self, number: int, params: Params, grads: Params, memory: Memory, lr: float
-    ) -> tuple[dict[str, Tensor], Memory]:
+    def step(self, number: int, params: Params, grads: Params, memory: Memory, lr: float) -> Moved:
         """Return the change of the parameters, and the memory for the next step.
 
         Args:
@@ -46,10 +48,7 @@ class UpdateRule(ABC):
     def response(self, rates: Sequence[float]) -> tuple[float, float]:
         """Return ``keep, gain``: steps on a constant gradient g end at ``keep * w + gain * g``.
 
-        For a rule that is not linear, g is 1 in every coordinate.
-
-        Args:
-            rates: learning rate of each step.
+        For a rule that is not linear, g is 1 in every coordinate. Each step has one of the rates.
 
         >>> SgdRule(momentum=0.5).response([0.1, 0.1])
         (1.0, -0.25)
@@ -60,10 +59,10 @@ class UpdateRule(ABC):
     def _moved(self, weight: float, slope: float, rates: Sequence[float]) -> float:
         grads = {"": torch.tensor(slope, dtype=torch.float64)}
         start = torch.tensor(weight, dtype=torch.float64)
-        total, memory = torch.zeros_like(start), dict[str, Params]()
-        kept: Memory = memory
+        total = torch.zeros_like(start)
+        memory: Memory = {}
         for number, lr in enumerate(rates, start=1):
-            change, kept = self.step(number, {"": start + total}, grads, kept, lr)
+            change, memory = self.step(number, {"": start + total}, grads, memory, lr)
             total = total + change[""]
         return round(float(total), 15)
 
@@ -79,27 +78,19 @@ class SgdRule(UpdateRule):
     weight_decay: float = 0.0
     nesterov: bool = False
 
-    def step(
-        self, number: int, params: Params, grads: Params, memory: Memory, lr: float
-    ) -> tuple[dict[str, Tensor], Memory]:
+    def step(self, number: int, params: Params, grads: Params, memory: Memory, lr: float) -> Moved:
         """Return the change and the momentum; see ``UpdateRule.step``."""
         grads = _decayed(params, grads, self.weight_decay)
         if not self.momentum:
             return {name: -lr * leaf for name, leaf in grads.items()}, {}
-        # The first step takes the gradient whole, whatever the dampening.
-        kept = grads if number == 1 else self._mixed(memory["momentum"], grads)
-        ahead = (
-            {name: leaf + self.momentum * kept[name] for name, leaf in grads.items()}
-            if self.nesterov
-            else kept
-        )
+        kept = grads  # The first step takes the gradient whole, whatever the dampening.
+        if number > 1:
+            past, share = memory["momentum"], 1 - self.dampening
+            kept = {name: self.momentum * past[name] + share * g for name, g in grads.items()}
+        ahead = kept
+        if self.nesterov:
+            ahead = {name: leaf + self.momentum * kept[name] for name, leaf in grads.items()}
         return {name: -lr * leaf for name, leaf in ahead.items()}, {"momentum": kept}
-
-    def _mixed(self, kept: Params, grads: Params) -> dict[str, Tensor]:
-        return {
-            name: self.momentum * kept[name] + (1 - self.dampening) * leaf
-            for name, leaf in grads.items()
-        }
 
 
 class _Normalised(UpdateRule):
@@ -132,37 +123,30 @@ class AdamRule(_Normalised):
     decoupled: bool = False
     softness: float = 0.0
 
-    def step(
-        self, number: int, params: Params, grads: Params, memory: Memory, lr: float
-    ) -> tuple[dict[str, Tensor], Memory]:
+    def step(self, number: int, params: Params, grads: Params, memory: Memory, lr: float) -> Moved:
         """Return the change and both means; see ``UpdateRule.step``."""
-        decay = 0.0 if self.decoupled else self.weight_decay
-        grads = _decayed(params, grads, decay)
+        grads = _decayed(params, grads, 0.0 if self.decoupled else self.weight_decay)
         mean = _averaged(memory.get("mean"), grads, self.beta1)
         square = _averaged(memory.get("square"), _squared(grads), self.beta2)
-        kept = {"mean": mean, "square": square}
+        kept, largest = {"mean": mean, "square": square}, square
         if self.amsgrad:
-            most = memory.get(
-                "most", {name: torch.zeros_like(leaf) for name, leaf in grads.items()}
-            )
-            kept["most"] = {name: torch.maximum(most[name], leaf) for name, leaf in square.items()}
-        largest = kept.get("most", square)
+            most = memory.get("most", square)
+            largest = {name: torch.maximum(most[name], leaf) for name, leaf in square.items()}
+            kept["most"] = largest
         first, second = 1 - self.beta1**number, 1 - self.beta2**number
         change = {
             name: -lr / first * leaf / (self._size(largest[name] / second) + self.eps)
             for name, leaf in mean.items()
         }
         if self.decoupled and self.weight_decay:
-            change = {
-                name: leaf - lr * self.weight_decay * params[name] for name, leaf in change.items()
-            }
+            shrunk = lr * self.weight_decay
+            change = {name: leaf - shrunk * params[name] for name, leaf in change.items()}
         return change, kept
 
     def _size(self, square: Tensor) -> Tensor:
         if not self.softness:
             return root(square)
-        mean = square.flatten(1).mean(1).view(-1, *[1] * (square.dim() - 1))
-        return root(square + self.softness**2 * mean)
+        return root(square + self.softness**2 * alike(square.flatten(1).mean(1), square))
 
 
 @dataclass(frozen=True)
@@ -175,14 +159,11 @@ class RmspropRule(_Normalised):
     momentum: float = 0.0
     centered: bool = False
 
-    def step(
-        self, number: int, params: Params, grads: Params, memory: Memory, lr: float
-    ) -> tuple[dict[str, Tensor], Memory]:
+    def step(self, number: int, params: Params, grads: Params, memory: Memory, lr: float) -> Moved:
         """Return the change and the means; see ``UpdateRule.step``."""
         grads = _decayed(params, grads, self.weight_decay)
         square = _averaged(memory.get("square"), _squared(grads), self.alpha)
-        kept = {"square": square}
-        spread = square
+        kept, spread = {"square": square}, square
         if self.centered:
             mean = kept["mean"] = _averaged(memory.get("mean"), grads, self.alpha)
             spread = {name: leaf - mean[name].square() for name, leaf in square.items()}
@@ -205,9 +186,7 @@ class AdagradRule(_Normalised):
     weight_decay: float = 0.0
     initial_accumulator_value: float = 0.0
 
-    def step(
-        self, number: int, params: Params, grads: Params, memory: Memory, lr: float
-    ) -> tuple[dict[str, Tensor], Memory]:
+    def step(self, number: int, params: Params, grads: Params, memory: Memory, lr: float) -> Moved:
         """Return the change and the sums of squares; see ``UpdateRule.step``."""
         grads = _decayed(params, grads, self.weight_decay)
         past = memory.get("sum")
@@ -215,10 +194,8 @@ class AdagradRule(_Normalised):
             name: leaf.square() + (self.initial_accumulator_value if past is None else past[name])
             for name, leaf in grads.items()
         }
-        rate = lr / (1 + (number - 1) * self.lr_decay)
-        change = {
-            name: -rate * leaf / (root(total[name]) + self.eps) for name, leaf in grads.items()
-        }
+        rate, eps = lr / (1 + (number - 1) * self.lr_decay), self.eps
+        change = {name: -rate * leaf / (root(total[name]) + eps) for name, leaf in grads.items()}
         return change, {"sum": total}
 
 

@@ -1,6 +1,6 @@
 """The gradients and updates that clients send, and the mean that secure aggregation shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -60,28 +60,31 @@ def send(task: Task, params: Params, x: Tensor, y: Tensor, client: Client, *, se
     if not client.is_plain:
         return _gathered(task, updates_of(task, params, x, y, client, seed=seed), x, y, seed=seed)
     if client.local_steps == 1:
-        per_example = client.defense.per_example
-        grads = (
-            batch_gradients(task, params, x, y)
-            if per_example is None
-            else _transformed(task, params, x, y, per_example, seed)
-        )
+        if client.defense.per_example is None:
+            grads = batch_gradients(task, params, x, y)
+        else:
+            grads = _transformed(task, params, x, y, client.defense.per_example, seed)
         return Sent(_defended(grads, client, seed))
     steps, size = client.local_steps, client.batch_size
     parts_x = x.reshape(len(x), steps, size, *x.shape[2:])
     parts_y = y.reshape(len(y), steps, size, *y.shape[2:])
     changes = local_updates(task, params, parts_x, parts_y, lr=client.local_lr)
-    updates = [
-        _plain_update(row, params, client) for row in _rows(_defended(changes, client, seed))
-    ]
+    sent = _defended(changes, client, seed)
+    each = ({name: leaf[row] for name, leaf in sent.items()} for row in range(len(x)))
+    counts = client.local_lr, steps, size, client.records
+    updates = [Update("change", change, dict(params), *counts) for change in each]
     return _gathered(task, updates, x, y, seed=seed)
 
 
 def _gathered(task: Task, updates: Sequence[Update], x: Tensor, y: Tensor, *, seed: int) -> Sent:
-    """Return the updates as gradients, with their validity in the mode of the task's model."""
-    noise = _stand_in(x[0], y[0], seed)
+    """Return the updates as gradients, with their validity in the mode of the task's model.
+
+    Noise of the records' shape and labels of 0, without private information, stand for records.
+    """
+    noise = torch.randn(x.shape[1:], generator=torch_stream(seed, "stand-in"), dtype=x.dtype)
+    stand_in = noise.to(x.device), torch.zeros_like(y[0])
     changes = [update for update in updates if update.kind != "gradient"]
-    validity = [update.validity(task, *noise) for update in changes]
+    validity = [update.validity(task, *stand_in) for update in changes]
     each = [update.as_gradient() for update in updates]
     grads = {name: torch.cat([one[name] for one in each]) for name in each[0]}
     return Sent(grads, Validity.worst(validity) if validity else None, tuple(updates))
@@ -99,33 +102,10 @@ def _transformed(
     return {name: torch.stack([mean[name] for mean in each]) for name in params}
 
 
-def _plain_update(change: Mapping[str, Tensor], params: Params, client: Client) -> Update:
-    return Update(
-        "change",
-        dict(change),
-        dict(params),
-        lr=client.local_lr,
-        steps=client.local_steps,
-        batch_size=client.batch_size,
-        records=client.records,
-    )
-
-
-def _rows(grads: Grads) -> list[dict[str, Tensor]]:
-    count = len(next(iter(grads.values())))
-    return [{name: leaf[row] for name, leaf in grads.items()} for row in range(count)]
-
-
 def _defended(grads: Grads, client: Client, seed: int) -> Grads:
     first = next(iter(grads.values()))
     rngs = [torch_stream(seed, "defense", row, device=first.device) for row in range(len(first))]
     return client.defense.update(grads, rngs)
-
-
-def _stand_in(x: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Return noise of the records' shape and labels of 0, without private information."""
-    noise = torch.randn(x.shape, generator=torch_stream(seed, "stand-in"), dtype=x.dtype)
-    return noise.to(x.device), torch.zeros_like(y)
 
 
 def updates_of(
@@ -201,23 +181,14 @@ def _update(
     """Return what one client sends; ``own`` is in the mode in which it trains."""
     before = {**tensors_of(own), **params}
     gradient: dict[str, Tensor] = {}
-    over = (
-        gradient_alone(gradient)
-        if client.sends_gradient
-        else scheduled(client.optimizer, client.recipe.rates)
-    )
-    after = trained(
-        own,
-        before,
-        data,
-        _batches(client, seed=seed, row=row, device=data.y.device),
-        over=over,
-        model_seed=derive(seed, "client", row, "model"),
-    )
+    rates, model_seed = client.recipe.rates, derive(seed, "client", row, "model")
+    over = gradient_alone(gradient) if client.sends_gradient else scheduled(client.optimizer, rates)
+    batches = _batches(client, seed=seed, row=row, device=data.y.device)
+    after = trained(own, before, data, batches, over=over, model_seed=model_seed)
     require(
         all_finite(after.values()),
-        "local training diverged (weights are not finite) at a rate of "
-        f"{client.recipe.rates[0]:g}; lower --local-lr",
+        f"local training diverged (weights are not finite) at a rate of {rates[0]:g}; lower "
+        "--local-lr",
     )
     sent = gradient or {name: after[name] - leaf for name, leaf in params.items()}
     noise = torch_stream(seed, "defense", row, device=data.x.device)
@@ -225,7 +196,7 @@ def _update(
         "gradient" if gradient else "change",
         defended(sent, client.defense, noise),
         dict(params),
-        lr=client.recipe.rates[0],
+        lr=rates[0],
         steps=client.steps,
         batch_size=client.batch_size,
         records=client.own_records,
@@ -245,5 +216,4 @@ def _batches(client: Client, *, seed: int, row: int, device: torch.device) -> li
             torch.from_numpy(stream(seed, "client", row, "order", at).permutation(count))
             for at in range(1, client.epochs)
         ]
-    size = client.batch_size
-    return [rows for order in orders for rows in torch.split(order.to(device), size)]
+    return [rows for one in orders for rows in torch.split(one.to(device), client.batch_size)]

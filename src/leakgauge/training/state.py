@@ -85,9 +85,7 @@ def working_copy(task: Task, tensors: Tensors) -> tuple[Task, dict[str, Tensor]]
         task: the model and its loss; the module is not changed.
         tensors: parameters and buffers; the model supplies buffers that are missing.
 
-    Returns:
-        The task, and the trainable parameters of its model by name: a step that moves them in
-        place moves the model.
+    A step that moves these parameters in place moves the model.
 
     >>> task = Task(nn.Linear(2, 1))
     >>> own, leaves = working_copy(task, {"weight": torch.ones(1, 2), "bias": torch.ones(1)})
@@ -105,11 +103,7 @@ def working_copy(task: Task, tensors: Tensors) -> tuple[Task, dict[str, Tensor]]
 
 
 def check_tensors(tensors: Tensors, task: Task, owner: str) -> None:
-    """Refuse tensors that are not exactly the parameters and buffers of the task's model.
-
-    Raises:
-        InputError: a name is missing or unknown, or a shape differs.
-    """
+    """Refuse tensors that are not exactly the parameters and buffers of the task's model."""
     check_names(tensors, tensors_of(task), f"the state of {owner}", "State.of(model)")
 
 
@@ -133,9 +127,8 @@ def average(several: Sequence[Tensors], weights: Sequence[float]) -> dict[str, T
 def _mean(leaves: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
     first = leaves[0]
     if not (first.is_floating_point() or first.is_complex()):  # a count of batches, for example
-        mean = _mean([leaf.double() for leaf in leaves], shares)
-        return mean.round().to(first.dtype)
-    total = leaves[0] * shares[0]
+        return _mean([leaf.double() for leaf in leaves], shares).round().to(first.dtype)
+    total = first * shares[0]
     for leaf, share in zip(leaves[1:], shares[1:], strict=True):
         total = total.add(leaf, alpha=share)
     return total
@@ -157,11 +150,7 @@ def check_shapes(leaves: Params, wanted: Params, what: str, whole: str) -> None:
 
 
 def check_numbers(leaves: Params, what: str) -> None:
-    """Refuse leaves other than finite floats.
-
-    Raises:
-        InputError: a leaf has another type, or NaN or infinity.
-    """
+    """Refuse leaves other than finite floats."""
     for name, leaf in leaves.items():
         require(leaf.is_floating_point(), f"{what}: {name!r} is {leaf.dtype}; expected floats")
         require_plain(leaf, f"{what}: {name!r}")

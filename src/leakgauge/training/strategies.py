@@ -51,10 +51,8 @@ def ascended(
 def _slope(own: Task, leaves: Params, x: Tensor, y: Tensor, form: str) -> Params:
     """Return the gradient of the ascent's objective."""
     with torch.enable_grad():
-        outputs = own.model(x)
-        raised = (
-            log_losses(own.loss, outputs, y).mean() if form == LOG else own.mean_loss(outputs, y)
-        )
+        outputs, logs = own.model(x), form == LOG
+        raised = log_losses(own.loss, outputs, y).mean() if logs else own.mean_loss(outputs, y)
     slopes = torch.autograd.grad(raised, list(leaves.values()), materialize_grads=True)
     return dict(zip(leaves, slopes, strict=True))
 
@@ -142,11 +140,7 @@ class GradientAscent(Strategy):
         )
 
     def check(self, participants: int, protocol: Protocol) -> None:
-        """Refuse a participant who does not exist, or sends gradients.
-
-        Raises:
-            InputError: as above.
-        """
+        """Refuse a participant who does not exist, or sends gradients."""
         if self.by is not None:
             _require_participant(self.by, participants)
             require(

@@ -169,10 +169,9 @@ class Update:
             if task is None or x is None or y is None:
                 raise InputError("the change of the gradient needs a task, x and y; pass all three")
             changed = gradient_change(task, self.before, self.after(), x, y)
-        change = self._change()
         return measure(
             self.before,
-            change,
+            self._change(),
             lr=self._mean_rate(),
             steps=self.steps,
             batch_size=self.batch_size or 1,
@@ -245,14 +244,10 @@ class Update:
             before: as from ``model.state_dict()``; running statistics and integers go to ``held``,
                 not to the weights.
             after: with the same names.
-            lr: learning rate of the local steps; None if unknown.
-            steps: local steps.
-            batch_size: records of a step.
-            records: number of different records of the client.
-            optimizer: optimizer of the local steps.
-            rates: rate of each step, where a schedule changes it.
             model: its trainable parameters are the weights; without it, all tensors but the
                 statistics.
+
+        The other arguments are attributes of ``Update``.
 
         Raises:
             InputError: as ``Update``.

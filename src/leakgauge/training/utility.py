@@ -38,12 +38,7 @@ class Utility:
 
 
 def utility_of(
-    task: Task,
-    params: Params,
-    data: Dataset,
-    *,
-    rng: np.random.Generator,
-    ranked: bool = False,
+    task: Task, params: Params, data: Dataset, *, rng: np.random.Generator, ranked: bool = False
 ) -> Utility | None:
     """Return the utility of the model; None where its outputs do not match the labels.
 

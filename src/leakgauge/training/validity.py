@@ -106,8 +106,8 @@ def measure(
     gradient_change: float | None,
 ) -> Validity:
     """Return the measures of a change of weights, leaf ``[*p]``."""
-    squared = {name: float(leaf.double().square().sum()) for name, leaf in change.items()}
-    weights = {name: float(leaf.double().square().sum()) for name, leaf in before.items()}
+    squared = {name: _square(leaf) for name, leaf in change.items()}
+    weights = {name: _square(leaf) for name, leaf in before.items()}
     total = sum(squared.values())
     return Validity(
         drift=_ratio(total, sum(weights.values())),
@@ -127,10 +127,12 @@ def gradient_change(task: Task, before: Params, after: Params, x: Tensor, y: Ten
     first, last = (
         batch_gradients(task, params, x[None], y[None], method=method) for params in (before, after)
     )
-    squared = sum(
-        float((last[name] - leaf).double().square().sum()) for name, leaf in first.items()
-    )
-    return _ratio(squared, sum(float(leaf.double().square().sum()) for leaf in first.values()))
+    changed = sum(_square(last[name] - leaf) for name, leaf in first.items())
+    return _ratio(changed, sum(_square(leaf) for leaf in first.values()))
+
+
+def _square(leaf: Tensor) -> float:
+    return float(leaf.double().square().sum())
 
 
 def _rounding(leaf: Tensor) -> float:

@@ -64,22 +64,16 @@ class Factors(ABC):
 
     def to(self, where: Any) -> Self:
         """Return the gradients on a device or in another floating type; word codes stay int64."""
-        keeps = isinstance(where, torch.dtype)
-        return self.replaced(
-            {
-                name: leaf if keeps and not leaf.is_floating_point() else leaf.to(where)
-                for name, leaf in self.tensors().items()
-            }
-        )
+        stays = {n for n, leaf in self.tensors().items() if not leaf.is_floating_point()}
+        kept = stays if isinstance(where, torch.dtype) else set()
+        moved = {n: leaf if n in kept else leaf.to(where) for n, leaf in self.tensors().items()}
+        return self.replaced(moved)
 
     def norms(self, p: float = 2) -> Tensor:
         """Return the p-norm of each record's gradient ``[n]``, over all parameters of the layer.
 
-        Args:
-            p: 1, 2 or infinity.
-
         Raises:
-            InputError: another p.
+            InputError: p is not 1, 2 or infinity.
         """
         require(p in (1, 2, math.inf), f"norm is p = {p}; expected 1, 2 or infinity")
         return self._norms(p)
@@ -91,8 +85,7 @@ class Factors(ABC):
             Mo et al., Quantifying and Localizing Usable Information Leakage from Neural Network
             Gradients, 2021, Eq. 10.
         """
-        ends = [part.max(1).values - part.min(1).values for part in self.chunks()]
-        return torch.cat(ends)
+        return torch.cat([one.max(1).values - one.min(1).values for one in self.chunks()])
 
     def gram(self) -> Tensor:
         """Return the inner products of the records' gradients ``[n, n]``."""
@@ -102,16 +95,14 @@ class Factors(ABC):
     def project(self, kernels: Tensor) -> Tensor:
         """Return the weight's gradient times kernels that span its rows ``[n, out, k]``.
 
-        Args:
-            kernels: ``[k, in_features]``; the result has a slope in them.
+        The result has a slope in the kernels ``[k, in_features]``.
         """
         weight = next(iter(self.gradient().values()))
         return weight.reshape(len(weight), *self.shape) @ kernels.T
 
     def chunks(self) -> Iterator[Tensor]:
         """Yield all gradients ``[m, parameters]``, some records at a time."""
-        one = self.rows(slice(0, 1)).gradient().values()
-        each = sum(leaf.nbytes for leaf in one)
+        each = sum(leaf.nbytes for leaf in self.rows(slice(0, 1)).gradient().values())
         size = max(1, CHUNK_BYTES // max(1, each))
         for start in range(0, len(self), size):
             grads = self.rows(slice(start, start + size)).gradient()

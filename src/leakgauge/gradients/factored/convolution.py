@@ -1,6 +1,6 @@
 """Gradients of a convolution as factors: inputs convolved with output gradients."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +11,8 @@ from torch.nn import functional, grad
 from leakgauge.core.types import Grads
 from leakgauge.gradients.factored.base import Factors
 
-_CONVOLVE: Mapping[int, Callable[..., Tensor]] = {
-    1: functional.conv1d,
-    2: functional.conv2d,
-    3: functional.conv3d,
-}
-_OF_WEIGHT: Mapping[int, Callable[..., Tensor]] = {
-    1: grad.conv1d_weight,
-    2: grad.conv2d_weight,
-    3: grad.conv3d_weight,
-}
+_CONVOLVE = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
+_OF_WEIGHT: dict[int, Any] = {1: grad.conv1d_weight, 2: grad.conv2d_weight, 3: grad.conv3d_weight}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +62,8 @@ class ConvolutionFactors(Factors):
         if self.x.dim() != 4:
             return super().gram()
         count, groups = len(self.x), self.geometry["groups"]
-        patches = functional.unfold(
-            self.x,
-            self.kernel[2:],
-            dilation=self.geometry["dilation"],
-            padding=self.geometry["padding"],
-            stride=self.geometry["stride"],
-        )
+        places = {key: self.geometry[key] for key in ("dilation", "padding", "stride")}
+        patches = functional.unfold(self.x, self.kernel[2:], **places)
         patches = patches.reshape(count * groups, -1, patches.shape[2])
         dy = self.dy.reshape(count * groups, self.kernel[0] // groups, -1)
         weight = (dy @ patches.mT).reshape(count, -1)

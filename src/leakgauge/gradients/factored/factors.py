@@ -23,12 +23,7 @@ It is far above rounding in float32, and far below the error of a layer that run
 
 
 def factors(
-    task: Task,
-    params: Params,
-    x: Tensor,
-    y: Tensor,
-    *,
-    layers: Sequence[str] | None = None,
+    task: Task, params: Params, x: Tensor, y: Tensor, *, layers: Sequence[str] | None = None
 ) -> dict[str, Factors]:
     """Return the gradient of each record's loss by layer, as factors where it is a product.
 
@@ -103,9 +98,7 @@ class Factoring:
     def __call__(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Factors]:
         """Return the gradients of records by layer."""
         params = trainable(self.task.model, params)
-        found: dict[str, Factors] = {}
-        if self.products:
-            found |= _products(self.task, params, x, y, self.products)
+        found = _products(self.task, params, x, y, self.products) if self.products else {}
         if self.rest:
             found |= _whole(self.task, params, x, y, self.rest)
         return {name: found[name] for name in self.names}
@@ -147,11 +140,8 @@ def _summed_loss(task: Task, x: Tensor, y: Tensor) -> Tensor:
 
 def _is_exact(found: Factors, exact: Grads) -> bool:
     """Return whether factors give the true gradients, up to rounding."""
-    return all(_alike(leaf, exact[name]) for name, leaf in found.gradient().items())
-
-
-def _alike(made: Tensor, exact: Tensor) -> bool:
-    return bool((made - exact).norm() <= TOLERANCE * exact.norm())
+    pairs = [(leaf, exact[name]) for name, leaf in found.gradient().items()]
+    return all(bool((made - true).norm() <= TOLERANCE * true.norm()) for made, true in pairs)
 
 
 def _whole(

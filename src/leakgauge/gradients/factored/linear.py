@@ -42,27 +42,21 @@ class LinearFactors(Factors):
         if self.x.shape[1] > 1:
             return super().gram()
         x, dy = self.x[:, 0], self.dy[:, 0]
-        inputs = x @ x.T
-        if self.bias is not None:
-            inputs = inputs + 1
+        inputs = x @ x.T if self.bias is None else x @ x.T + 1
         return inputs * (dy @ dy.T)
 
     def project(self, kernels: Tensor) -> Tensor:
         """Return the weight's gradient times kernels ``[n, out, k]``."""
         passed = self.x @ kernels.T
-        if self.x.shape[1] == 1:
-            return self.dy.mT * passed
-        return self.dy.mT @ passed
+        return self.dy.mT * passed if self.x.shape[1] == 1 else self.dy.mT @ passed
 
     def range(self) -> Tensor:
         """Return the largest entry minus the smallest ``[n]``; ends suffice for one position."""
         if self.x.shape[1] > 1:
             return super().range()
-        ends = [_ends(leaf[:, 0]) for leaf in (self.x, self.dy)]
-        products = [one * other for one in ends[0] for other in ends[1]]
-        if self.bias is not None:
-            products += ends[1]
-        found = torch.stack(products)
+        x, dy = ([one[:, 0].amin(1), one[:, 0].amax(1)] for one in (self.x, self.dy))
+        products = [one * other for one in x for other in dy]
+        found = torch.stack(products if self.bias is None else products + dy)
         return found.max(0).values - found.min(0).values
 
     def _norms(self, p: float) -> Tensor:
@@ -84,14 +78,8 @@ class LinearFactors(Factors):
 
     def _of_pairs(self) -> Tensor:
         """Return the norms from sums over pairs of positions."""
-        of_inputs = self.x @ self.x.mT
-        if self.bias is not None:
-            of_inputs = of_inputs + 1
+        of_inputs = self.x @ self.x.mT if self.bias is None else self.x @ self.x.mT + 1
         return (of_inputs * (self.dy @ self.dy.mT)).sum((1, 2)).clamp(min=0).sqrt()
-
-
-def _ends(values: Tensor) -> list[Tensor]:
-    return [values.min(1).values, values.max(1).values]
 
 
 @dataclass(frozen=True, eq=False)

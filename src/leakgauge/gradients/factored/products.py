@@ -74,12 +74,8 @@ def layer_factors(module: Any, caught: LayerCalls, dy: Tensor) -> Factors | None
         return _of_words(module, weight, x, dy)
     if x.dim() != module.weight.dim():
         return None
-    geometry = {
-        "stride": module.stride,
-        "padding": _padding(module),
-        "dilation": module.dilation,
-        "groups": module.groups,
-    }
+    geometry = {key: getattr(module, key) for key in ("stride", "dilation", "groups")}
+    geometry["padding"] = _padding(module)
     return ConvolutionFactors(weight, known, tuple(module.weight.shape), geometry, x, dy)
 
 

@@ -18,13 +18,9 @@ _KERNELS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 @dataclass(frozen=True)
 class Geometry:
-    """Stride, padding, dilation and groups of a convolution; one number for each axis of space.
+    """Stride, padding on both sides, dilation of the kernel's points, and groups of channels.
 
-    Attributes:
-        stride: distance between neighbouring outputs, in inputs.
-        padding: zeros on both sides.
-        dilation: distance of the kernel's points.
-        groups: number of groups of channels.
+    The first three have one number for each axis of space.
     """
 
     stride: tuple[int, ...]
@@ -40,9 +36,8 @@ class Geometry:
         space = weight.dim() - 2
         dilations = _each(dilation, space)
         if isinstance(padding, str):
-            total = [
-                far * (side - 1) for far, side in zip(dilations, weight.shape[2:], strict=True)
-            ]
+            sides = zip(dilations, weight.shape[2:], strict=True)
+            total = [far * (side - 1) for far, side in sides]
             if padding == "same" and any(zeros % 2 for zeros in total):
                 return None
             padding = [zeros // 2 if padding == "same" else 0 for zeros in total]
@@ -120,18 +115,13 @@ def weight_gradients(
 ) -> Tensor:
     """Return the kernel's gradient for each target, ``[N, *weight.shape]``, once differentiable.
 
-    Args:
-        dy: the gradient in the outputs ``[N * B, O, ...]``, target after target.
-        x: the inputs ``[N * B, I, ...]``.
-        weight: the kernel; only its shape is used.
-        geometry: geometry of the convolution.
-        targets: number of targets N.
+    ``dy [N * B, O, ...]`` is the gradient in the outputs, target after target, and ``x`` are the
+    inputs ``[N * B, I, ...]``. Only the shape of the kernel ``weight`` is used.
     """
     if not torch.is_grad_enabled():
         return _each_kernel(dy, x, weight, geometry, targets)
-    result: Tensor = _WeightGradients.apply(  # type: ignore[no-untyped-call]
-        dy, x, weight, geometry, targets
-    )
+    given = dy, x, weight, geometry, targets
+    result: Tensor = _WeightGradients.apply(*given)  # type: ignore[no-untyped-call]
     return result
 
 

@@ -51,10 +51,8 @@ class WeightPerturbation:
 
     def __init__(self, objective: Objective, params: Params, observed: Grads, step: float) -> None:
         self._objective, self._params, self._step = objective, params, step
-        targets = range(len(next(iter(observed.values()))))
-        self._observed = [
-            {n: value[row : row + 1] for n, value in observed.items()} for row in targets
-        ]
+        rows = range(len(next(iter(observed.values()))))
+        self._observed = [{n: leaf[r : r + 1] for n, leaf in observed.items()} for r in rows]
         self._room = _room(params)
         known = stretches(objective, observed)
         self._names = None if known is None else list(known)
@@ -183,13 +181,7 @@ class Difference:
     """
 
     def __init__(
-        self,
-        task: Task,
-        params: Params,
-        objective: Objective,
-        observed: Grads,
-        *,
-        step: float = STEP,
+        self, task: Task, params: Params, objective: Objective, observed: Grads, step: float = STEP
     ) -> None:
         self._task = task
         self._params = {name: value.detach() for name, value in params.items()}

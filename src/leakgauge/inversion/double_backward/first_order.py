@@ -1,4 +1,5 @@
 """Plain first-order gradients on fast memory layouts, and the ReLU masks of a run to replay."""
+# ruff: noqa: A001, A002 - the arguments are named as torch names them.
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -50,31 +51,25 @@ class ReluMaskReplay:
         return x.copy_(outputs) if inplace else outputs
 
 
-Read = Callable[..., tuple[Tensor, float, bool]]
+Call = tuple[Tensor, float, bool]
+"""The input of a ReLU, its slope below 0, and whether it works in place."""
 
 
-def _relu(input: Tensor, inplace: bool = False) -> tuple[Tensor, float, bool]:  # noqa: A002
+def _relu(input: Tensor, inplace: bool = False) -> Call:
     return input, 0.0, inplace
 
 
-def _leaky(
-    input: Tensor,  # noqa: A002
-    negative_slope: float = 0.01,
-    inplace: bool = False,
-) -> tuple[Tensor, float, bool]:
-    return input, negative_slope, inplace
-
-
-def _inplace(input: Tensor) -> tuple[Tensor, float, bool]:  # noqa: A002
+def _inplace(input: Tensor) -> Call:
     return input, 0.0, True
 
 
-_KNOWN: dict[Any, Read] = {
-    F.relu: _relu,
-    torch.relu: _relu,
-    Tensor.relu: _relu,
-    torch.relu_: _inplace,
-    Tensor.relu_: _inplace,
+def _leaky(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Call:
+    return input, negative_slope, inplace
+
+
+_KNOWN: dict[Any, Callable[..., Call]] = {
+    **dict.fromkeys((F.relu, torch.relu, Tensor.relu), _relu),
+    **dict.fromkeys((torch.relu_, Tensor.relu_), _inplace),
     F.leaky_relu: _leaky,
 }
 
@@ -118,8 +113,7 @@ def first_order_slope(
 ) -> Tensor:
     """Return the gradient of a batch's loss in ``x [B, ...]`` alone, with the recorded masks."""
     with torch.enable_grad():
-        loss = _loss(task, slots, params, x, y, masks)
-        return _slopes(loss, [x])[0]
+        return _slopes(_loss(task, slots, params, x, y, masks), [x])[0]
 
 
 def _slopes(loss: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
@@ -154,13 +148,7 @@ class _Layouts(TorchFunctionMode):
         self.kernels = {id(kernel) for kernel in kernels}
         self.masks = masks
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
         if func is F.conv2d:
             return self._convolution(*args, **given)
@@ -169,14 +157,8 @@ class _Layouts(TorchFunctionMode):
         masked = None if self.masks is None else self.masks.run(func, args, given)
         return func(*args, **given) if masked is None else masked
 
-    def _convolution(
-        self,
-        input: Tensor,  # noqa: A002
-        weight: Tensor,
-        *args: Any,
-        **given: Any,
-    ) -> Tensor:
+    def _convolution(self, input: Tensor, weight: Tensor, *args: Any, **given: Any) -> Tensor:
         if id(weight) in self.kernels:
             inner = wide(input, weight)
-            input, weight = inward(input, inner), inward(weight, inner)  # noqa: A001
+            input, weight = inward(input, inner), inward(weight, inner)
         return F.conv2d(input, weight, *args, **given)

@@ -7,7 +7,7 @@ derivative are plain autograd (see ``first_order``). Afterwards the module is un
 """
 
 import warnings
-from collections.abc import Mapping
+from typing import Any
 from weakref import WeakSet
 
 import torch
@@ -16,16 +16,10 @@ from torch.func import vmap
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.gradients.probing import trainable, vectorisable_kernels
+from leakgauge.gradients.probing import REFUSALS, trainable, vectorisable_kernels
 from leakgauge.inversion.double_backward.first_order import first_order_gradients
 from leakgauge.inversion.double_backward.interceptor import LayerInterceptor, ModelTensor
 from leakgauge.inversion.double_backward.substitution import ParameterSlots
-
-# Torch reports a model that it cannot vectorise by any of these; a loop then names the problem.
-_REFUSALS: tuple[type[Exception], ...] = (
-    *(RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError),
-    *(NotImplementedError, AssertionError, UserWarning),
-)
 
 _LOOPED: WeakSet[nn.Module] = WeakSet()
 """Models that do not vectorise, so that later steps do not try again."""
@@ -80,7 +74,7 @@ def differentiable_gradients(
             return _looped(task, slots, params, x, y, stacked_params, graph)
         try:
             return _at_once(task, slots, params, x, y, graph)
-        except _REFUSALS:
+        except REFUSALS:  # Torch cannot vectorise the model; a loop then names the problem.
             looped = _looped(task, slots, params, x, y, stacked_params, graph)
             _LOOPED.add(task.model)
             return looped
@@ -165,12 +159,8 @@ def _collect(
     """Return all contributions to the gradients, from intercepted layers and other operations."""
     require(loss.requires_grad, "the loss does not depend on any trainable parameter")
     edges = interceptor.edges()
-    slopes = torch.autograd.grad(
-        loss,
-        [*edges, *leaves.values()],  # type: ignore[arg-type]
-        create_graph=graph,
-        allow_unused=True,
-    )
+    inputs: Any = [*edges, *leaves.values()]
+    slopes = torch.autograd.grad(loss, inputs, create_graph=graph, allow_unused=True)
     with torch.set_grad_enabled(graph):
         intercepted = interceptor.gradients(list(slopes[: len(edges)]))
     rest = zip(leaves, slopes[len(edges) :], strict=True)
@@ -184,10 +174,8 @@ def _summed(parts: list[dict[str, Tensor]], params: Params, count: int) -> dict[
     for one in parts:
         for name, value in one.items():
             total[name] = total[name] + value if name in total else value
-    for name, value in params.items():
-        if name not in total:
-            total[name] = value.new_zeros(count, *value.shape)
-    return {name: total[name] for name in params}
+    zeros = {n: v.new_zeros(count, *v.shape) for n, v in params.items() if n not in total}
+    return {name: (zeros if name in zeros else total)[name] for name in params}
 
 
 def _leaf(value: Tensor) -> Tensor:
@@ -196,9 +184,9 @@ def _leaf(value: Tensor) -> Tensor:
 
 
 def _known(
-    slots: ParameterSlots, params: Params, leaves: Params, buffers: Mapping[str, Tensor]
+    slots: ParameterSlots, params: Params, leaves: Params, buffers: Params
 ) -> dict[int, ModelTensor]:
-    """Return the model's tensors by the ``id`` of the object that its layers receive."""
+    """Return the model's tensors, as ``interceptor.Known``."""
     constants = (*slots.frozen.values(), *buffers.values())
     known = {id(value): ModelTensor(None, value) for value in constants}
     return known | {id(leaf): ModelTensor(name, params[name]) for name, leaf in leaves.items()}

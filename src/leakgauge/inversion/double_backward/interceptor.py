@@ -8,10 +8,10 @@ kernels.
 Each kind gives its outputs ``[R, ...]`` from ``x [R, ...]``, and the gradients of weight and bias,
 ``[N, *p]``. The rows of all targets lie one after the other, ``R = N * B``.
 """
+# ruff: noqa: A002 - the arguments are named as torch names them.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -44,6 +44,10 @@ class ModelTensor:
     value: Tensor
 
 
+Known = Mapping[int, ModelTensor]
+"""Tensors of the model by the ``id`` of the object that its layers receive."""
+
+
 @dataclass(frozen=True, eq=False)
 class Convolution:
     """A convolution with one weight and geometry."""
@@ -64,9 +68,8 @@ class Convolution:
         """Return the gradients of weight and bias, ``[N, *p]``."""
         weight = self.weight.value.detach()  # Only its shape is used.
         inner = wide(x, weight)
-        of_weight = weight_gradients(
-            inward(dy, inner), inward(x, inner), weight, self.geometry, targets
-        )
+        rows = inward(dy, inner), inward(x, inner)
+        of_weight = weight_gradients(*rows, weight, self.geometry, targets)
         return of_weight, split_targets(dy, targets).flatten(3).sum((1, 3))
 
 
@@ -128,8 +131,8 @@ def _channels(value: Tensor, x: Tensor) -> Tensor:
 
 
 def _convolution(
-    known: Mapping[int, ModelTensor],
-    input: Tensor,  # noqa: A002
+    known: Known,
+    input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     stride: Any = 1,
@@ -146,18 +149,15 @@ def _convolution(
 
 
 def _linear(
-    known: Mapping[int, ModelTensor],
-    input: Tensor,  # noqa: A002
-    weight: Tensor,
-    bias: Tensor | None = None,
+    known: Known, input: Tensor, weight: Tensor, bias: Tensor | None = None
 ) -> Layer | None:
     both = _both_known(known, weight, bias)
     return LinearLayer(*both) if both is not None and input.dim() > 1 else None
 
 
 def _batch_norm(
-    known: Mapping[int, ModelTensor],
-    input: Tensor,  # noqa: A002
+    known: Known,
+    input: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
     weight: Tensor | None = None,
@@ -174,16 +174,14 @@ def _batch_norm(
 
 
 RECOGNISED: dict[Any, Callable[..., Layer | None]] = {
-    F.conv1d: _convolution,
-    F.conv2d: _convolution,
-    F.conv3d: _convolution,
+    **dict.fromkeys((F.conv1d, F.conv2d, F.conv3d), _convolution),
     F.linear: _linear,
     F.batch_norm: _batch_norm,
 }
 
 
 def _both_known(
-    known: Mapping[int, ModelTensor], weight: Tensor, bias: Tensor | None
+    known: Known, weight: Tensor, bias: Tensor | None
 ) -> tuple[ModelTensor, ModelTensor | None] | None:
     """Return weight and bias as known tensors, or None if the model computed one of them."""
     first, second = known.get(id(weight)), known.get(id(bias))
@@ -216,32 +214,18 @@ class LayerInterceptor(TorchFunctionMode):
     """Intercepts every layer that it recognises, while the mode is on.
 
     Args:
-        known: tensors that the model receives, by ``id``.
+        known: tensors that the model receives.
         targets: number of targets N; each tensor holds the rows of all of them.
         batched: whether ``vmap`` keeps the N rows apart.
     """
 
-    def __init__(
-        self,
-        known: Mapping[int, ModelTensor],
-        targets: int,
-        *,
-        batched: bool,
-    ) -> None:
+    def __init__(self, known: Known, targets: int, *, batched: bool) -> None:
         super().__init__()
-        self.known = known
-        self.targets = targets
-        self.batched = batched
+        self.known, self.targets, self.batched = known, targets, batched
         self.calls: list[_Call] = []
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        given = dict(kwargs or {})
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
         if func is Tensor.view:
             return view(*args, **given)
         recognise = RECOGNISED.get(func)
@@ -251,7 +235,12 @@ class LayerInterceptor(TorchFunctionMode):
         x = args[0] if args else given["input"]
         if not self.batched:
             return self._run(layer, x)
-        return _Physical.apply(x, partial(self._run_batched, layer))  # type: ignore[no-untyped-call]
+
+        def of_rows(x: Tensor) -> Tensor:
+            """Return outputs ``[N, B, ...]`` for ``x [N, B, ...]``."""
+            return split_targets(self._run(layer, x.flatten(0, 1)), len(x))
+
+        return _Physical.apply(x, of_rows)  # type: ignore[no-untyped-call]
 
     def edges(self) -> list[GradientEdge]:
         """Return the graph edges that receive the gradients in each layer's outputs."""
@@ -274,10 +263,6 @@ class LayerInterceptor(TorchFunctionMode):
             self.calls.append(_Call(layer, x, x._version, get_gradient_edge(out)))
         return out
 
-    def _run_batched(self, layer: Layer, x: Tensor) -> Tensor:
-        """Return outputs ``[N, B, ...]`` for ``x [N, B, ...]``."""
-        return split_targets(self._run(layer, x.flatten(0, 1)), len(x))
-
 
 class _Physical(torch.autograd.Function):
     """Calls a function with all N rows that ``vmap`` keeps apart."""
@@ -293,9 +278,7 @@ class _Physical(torch.autograd.Function):
         """Keep nothing: autograd differentiates ``function`` itself."""
 
     @staticmethod
-    def vmap(
-        info: Any, in_dims: Any, x: Tensor, function: Callable[[Tensor], Tensor]
-    ) -> tuple[Tensor, int]:
+    def vmap(info: Any, in_dims: Any, x: Tensor, function: Any) -> tuple[Tensor, int]:
         if in_dims[0] is None:
             return function(x.expand(info.batch_size, *x.shape)), 0
         return function(x.movedim(in_dims[0], 0)), 0

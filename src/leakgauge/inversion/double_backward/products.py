@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from leakgauge.gradients.flattening import flat_leaf
+from leakgauge.gradients.flattening import alike, flat_leaf
 
 
 def products(
@@ -71,20 +71,11 @@ class _Products(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, to_dot: Tensor, to_square: Tensor) -> tuple[Tensor | None, ...]:
-        count = len(ctx.weights)
-        weights = ctx.weights
+        weights, count = ctx.weights, len(ctx.weights)
         by_dot, by_square = (weights * to_dot).unbind(), (2 * weights * to_square).unbind()
         ones, others = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
-        return (
-            None,
-            None,
-            *(
-                (other * _along(dot, other)).addcmul_(one, _along(square, one))
-                for one, other, dot, square in zip(ones, others, by_dot, by_square, strict=True)
-            ),
-        )
-
-
-def _along(rows: Tensor, stack: Tensor) -> Tensor:
-    """Return ``rows [N]`` in a shape that broadcasts against ``stack [N, *p]``."""
-    return rows.view(-1, *[1] * (stack.dim() - 1))
+        slopes = [
+            (other * alike(dot, other)).addcmul_(one, alike(square, one))
+            for one, other, dot, square in zip(ones, others, by_dot, by_square, strict=True)
+        ]
+        return None, None, *slopes

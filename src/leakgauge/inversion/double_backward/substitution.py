@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from leakgauge.core.types import Task
+from leakgauge.core.types import Params, Task
 
 Store = dict[str, Tensor | None]
 
@@ -41,15 +41,9 @@ class ParameterSlots:
                     self._held.append((store, key, value))
                     if id(value) not in seen:
                         seen.add(id(value))
-                        self._sort(f"{path}.{key}" if path else key, value, buffers)
-
-    def _sort(self, name: str, value: Tensor, buffer: bool) -> None:
-        if buffer:
-            self.buffers[name] = value
-        elif value.requires_grad:
-            self.trainable[name] = value
-        else:
-            self.frozen[name] = value
+                        name = f"{path}.{key}" if path else key
+                        own = self.trainable if value.requires_grad else self.frozen
+                        (self.buffers if buffers else own)[name] = value
 
     def own_buffers(self) -> dict[str, Tensor]:
         """Return the buffers; copies if a module may write to its buffers."""
@@ -71,12 +65,7 @@ class ParameterSlots:
                 store[key] = value
 
     def loss(
-        self,
-        task: Task,
-        values: Mapping[str, Tensor],
-        x: Tensor,
-        y: Tensor,
-        mode: TorchFunctionMode,
+        self, task: Task, values: Params, x: Tensor, y: Tensor, mode: TorchFunctionMode
     ) -> Tensor:
         """Return the loss of a batch at other ``values`` by name, computed under ``mode``.
 

@@ -18,8 +18,6 @@ from leakgauge.inversion.metrics.similarity import align_to_truth
 METHODS = ("greedy", "optimal")
 """Methods of assigning rough images: the paper's, and ours."""
 
-_NOT_FINITE = "rough images hold values that are not finite; leave out updates that failed"
-
 
 def match_epochs(
     images: Sequence[Tensor],
@@ -121,12 +119,17 @@ def match(
         f"images of two epochs are {list(first.shape)} and {list(other.shape)} with pairs "
         f"{list(pairs)}; expected [n, ...] and [n, n]",
     )
-    require(bool(torch.isfinite(first).all() & torch.isfinite(other).all()), _NOT_FINITE)
+    require(
+        bool(torch.isfinite(first).all() & torch.isfinite(other).all()),
+        "rough images hold values that are not finite; leave out updates that failed",
+    )
     distance = torch.cdist(_pooled(first, pool), _pooled(other, pool)).square().cpu()
     if allowed is not None:
         # More than all others together, so that forbidden pairs come last.
         distance = distance + (1 + n * distance.max()) * ~allowed.cpu()
-    return (_greedy if method == "greedy" else _optimal)(distance)
+    if method == "greedy":
+        return _greedy(distance)
+    return torch.from_numpy(linear_sum_assignment(distance.numpy())[1])
 
 
 def arrange(
@@ -161,16 +164,10 @@ def arrange(
     )
     epochs = [plan.members[0]]
     for members, rough, named in zip(plan.members[1:], images[1:], image_labels[1:], strict=True):
-        orders = [
-            match(
-                one,
-                x[held],
-                allowed=_images_share_a_label(own, labels[held]),
-                pool=pool,
-                method="optimal",
-            )
-            for held, one, own in zip(members, rough, named, strict=True)
-        ]
+        orders = []
+        for held, one, own in zip(members, rough, named, strict=True):
+            allowed = _images_share_a_label(own, labels[held])
+            orders.append(match(one, x[held], allowed=allowed, pool=pool, method="optimal"))
         epochs.append(members.gather(1, torch.stack(orders).to(members.device)))
     return EpochPlan(torch.stack(epochs))
 
@@ -207,10 +204,6 @@ def _greedy(distance: Tensor) -> Tensor:
         if row not in order and not taken[column]:
             order[row], taken[column] = column, True
     return torch.tensor([order[row] for row in range(n)], dtype=torch.int64)
-
-
-def _optimal(distance: Tensor) -> Tensor:
-    return torch.from_numpy(linear_sum_assignment(distance.numpy())[1])
 
 
 def true_records(rough: Tensor, truth: Tensor, records: Tensor) -> Tensor:

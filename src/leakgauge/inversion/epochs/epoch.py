@@ -52,10 +52,7 @@ class EpochPlan:
         return self.members[0].numel()
 
     def batches(self, values: Tensor, *, epoch: int) -> Tensor:
-        """Return values ``[n, ...]`` grouped by the updates of an epoch, ``[U, B, ...]``.
-
-        The result is differentiable.
-        """
+        """Return values ``[n, ...]`` by the updates of an epoch ``[U, B, ...]``, differentiably."""
         return values[self.members[epoch]]
 
     def order(self, epoch: int) -> Tensor:
@@ -111,14 +108,10 @@ class Epoch:
     def of_one_model(cls, params: Params, grads: Grads) -> "Epoch":
         """Return the updates of a single round, all from the same weights.
 
-        Args:
-            params: leaf ``[*p]``; repeated without a copy.
-            grads: leaf ``[U, *p]``.
+        The weights, leaf ``[*p]``, are repeated without a copy; the gradients are ``[U, *p]``.
         """
-        counts = [len(leaf) for leaf in grads.values()] or [0]
-        return cls(
-            {name: leaf.expand(counts[0], *leaf.shape) for name, leaf in params.items()}, grads
-        )
+        count = len(next(iter(grads.values()), ()))
+        return cls({name: leaf.expand(count, *leaf.shape) for name, leaf in params.items()}, grads)
 
     @classmethod
     def of_updates(cls, updates: Sequence[Update]) -> "Epoch":
@@ -155,11 +148,8 @@ class Epoch:
     def gradients(self, task: Task, x: Tensor, y: Tensor, updates: Tensor | None = None) -> Grads:
         """Return the gradients of k batches, each at the weights of its update, leaf ``[k, *p]``.
 
-        Args:
-            task: the model and its loss.
-            x: batches ``[k, B, ...]``.
-            y: labels ``[k, B]``.
-            updates: update of each batch ``[k]``; None takes all U updates in order.
+        ``updates`` is the update of each batch ``x [k, B, ...]``, ``y [k, B]``; None takes all U
+        updates in order.
         """
         if self.one_model:
             params = {name: leaf[0] for name, leaf in self.params.items()}

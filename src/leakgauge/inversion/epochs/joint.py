@@ -77,9 +77,9 @@ def joint_reconstruct(
     epochs = [one.like_params() for one in epochs]
 
     def objective(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
-        return torch.stack([_distance(one_x, one_y) for one_x, one_y in zip(x, y, strict=True)])
+        return torch.stack([of_records(*one) for one in zip(x, y, strict=True)])
 
-    def _distance(x: Tensor, y: Tensor) -> Tensor:
+    def of_records(x: Tensor, y: Tensor) -> Tensor:
         total = x.new_zeros(())
         for number, (share, epoch) in enumerate(zip(shares, epochs, strict=True)):
             held = plan.batches(x, epoch=number), plan.batches(y, epoch=number)
@@ -115,13 +115,7 @@ def joint_reconstruct(
 
 
 def check_plan(plan: EpochPlan, *, epochs: Sequence[Epoch], weights: int) -> None:
-    """Refuse a plan with other epochs or updates than these.
-
-    Args:
-        plan: assignment of the records.
-        epochs: updates that the server saw.
-        weights: number of weights of the epochs.
-    """
+    """Refuse a plan with other epochs or updates, or another number of weights than of epochs."""
     planned, updates = plan.members.shape[:2]
     require(
         planned == len(epochs) == weights,

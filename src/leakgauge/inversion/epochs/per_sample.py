@@ -50,21 +50,12 @@ def per_sample_reconstruct(
     If ``settings`` rescale records (ours), the update of the first epoch decides the factor.
 
     Args:
-        task: the model and its loss.
-        epochs: E epochs.
-        plan: records of each update.
-        settings: the method.
         labels: labels of the updates of each epoch, int64 ``[U, B]``, in the plan's order.
-        record: shape of a record.
-        low: lowest values, broadcast to a record.
-        high: highest values, broadcast to a record.
-        seed: seed of the starts.
         weights: weights gamma_e; None takes the paper's: 1 for the first epoch, 0.1 for later ones.
         start: start ``[n, 1 + E (B - 1), *record]`` of the first restart: the record, then the
             free records of each epoch. None draws it.
-        snapshots: see ``reconstruct``.
-        progress: see ``reconstruct``.
-        checkpoint: see ``reconstruct``.
+
+    The other arguments are as for ``joint_reconstruct``.
 
     Raises:
         InputError: plan, epochs, labels and weights differ in epochs or updates; also
@@ -117,10 +108,7 @@ def per_sample_reconstruct(
         )
         found = replace(found, x=scaled)
     return replace(
-        found,
-        x=found.x[:, :1],
-        labels=found.labels[:, :1],
-        snapshots=found.snapshots[:, :, :1],
+        found, x=found.x[:, :1], labels=found.labels[:, :1], snapshots=found.snapshots[:, :, :1]
     )
 
 
@@ -162,10 +150,7 @@ class _Dealt:
         return torch.cat([self.labels[0][:, :1], *(one[:, 1:] for one in self.labels)], dim=1)
 
     def batches(self, x: Tensor, epoch: int) -> Tensor:
-        """Return the dummy batches ``[k, B, ...]`` of an epoch among records ``[k, records, ...]``.
-
-        The result is differentiable.
-        """
+        """Return an epoch's dummy batches ``[k, B, ...]`` among records ``[k, records, ...]``."""
         free = self.labels[epoch].shape[1] - 1
         begin = 1 + epoch * free
         return torch.cat([x[:, :1], x[:, begin : begin + free]], dim=1)

@@ -62,18 +62,12 @@ def refine_assignment(
     between the updates of an epoch, they are computed once for each update.
 
     Args:
-        task: the model and its loss.
-        epochs: E epochs.
         plan: initial plan, as from ``match_epochs``; its first epoch numbers the records and is
             kept.
-        settings: settings of the attack.
-        labels: labels ``[n]`` int64, in the plan's numbering of the records.
-        record: shape of a record.
-        low: lowest values of a record.
-        high: highest values of a record.
-        seed: seed of the start.
         progress: see ``reconstruct``; called at each iteration, counted over all searches.
         checkpoint: see ``reconstruct``; covers all searches.
+
+    The other arguments are as for ``joint_reconstruct``.
 
     Raises:
         InputError: see ``joint_reconstruct``.
@@ -129,13 +123,11 @@ def refine_assignment(
         bare = replace(how, total_variation=0.0, iterations=1)
         begins = float(joint(everything, plan, bare).losses[0, 0])
         how = replace(how, prior_relative=False, total_variation=how.total_variation * begins)
-    x = None
+    x, whole = None, checkpoint or Checkpoint(None)
     for block in range(max(_BLOCKS, len(epochs))):
         out = block % len(epochs)  # The first is never left out: 0 means none.
         kept = [epoch for epoch in everything if epoch != out or epoch == 0]
-        part = None
-        if checkpoint is not None:
-            part = checkpoint.part(f"refine-{block:02d}", after=digest_of({"plan": plan.members}))
+        part = whole.part(f"refine-{block:02d}", after=digest_of({"plan": plan.members}))
         x = joint(kept, plan, how, x, block * how.iterations, part).x
         if out:
             members = plan.members.clone()
@@ -219,13 +211,8 @@ def _best_swap(
 ) -> tuple[float, int, int]:
     """Return the sum of cosine distances, and the two records with the best swap.
 
-    Both are in the same update if no swap should lower the sum.
-
-    Args:
-        update: update of each record ``[n]``.
-        among: inner products of the records' gradients, weighted as each update's ``[U, n, n]``.
-        with_seen: inner products of the records' and the updates' gradients ``[n, U]``.
-        theirs: squared norms of the updates' gradients ``[U]``.
+    Both are in the same update if no swap should lower the sum. ``update`` is that of each record
+    ``[n]``; the other arguments are the result of ``_products``.
     """
     held = one_hot(update, len(theirs)).to(among)
     with_sum = torch.einsum("uij,ju->iu", among, held)

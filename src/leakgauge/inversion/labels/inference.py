@@ -11,12 +11,12 @@ from leakgauge.core.checks import InputError, require, require_choice, require_c
 from leakgauge.core.losses import is_class_loss
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.inversion.labels.methods import (
+    NOISE,
     OutputLayer,
     counts,
     expectation,
     gradinversion,
     idlg,
-    noise_records,
     output_layer_of,
     outputs_and_inputs,
 )
@@ -96,7 +96,8 @@ def infer_labels(
         f'batch size is {batch}; method "idlg" expects 1; use "counts"',
     )
     if like is None and record is not None and rng is not None:
-        like = noise_records(record, rng, next(iter(params.values())))
+        noise = torch.from_numpy(rng.standard_normal((1, NOISE, *record)))
+        like = noise.to(next(iter(params.values())))
     if method == "counts":
         if like is None:
             raise InputError(_NO_STAND_IN)
@@ -109,11 +110,7 @@ def infer_labels(
 
 
 def label_accuracy(guess: Tensor, truth: Tensor) -> Tensor:
-    """Return the share of correct labels ``[T]`` as multisets, without regard to order.
-
-    Args:
-        guess: ``[T, B]`` int64.
-        truth: ``[T, B]`` int64.
+    """Return the share of correct labels ``[T]`` among ``[T, B]`` int64, without regard to order.
 
     >>> label_accuracy(torch.tensor([[0, 0, 1]]), torch.tensor([[1, 0, 2]]))
     tensor([0.6667])

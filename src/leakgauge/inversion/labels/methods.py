@@ -7,7 +7,6 @@ means over the batch of ``p_i - y_i`` (bias) and of ``(p_i - y_i) h_i`` (weight,
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -104,9 +103,8 @@ def outputs_and_inputs(
     """
     model = private(task, trainable(task.model, params)).model
     inputs: list[Tensor] = []
-    model.get_submodule(layer.module).register_forward_pre_hook(
-        lambda _, given: inputs.append(given[0])
-    )
+    last = model.get_submodule(layer.module)
+    last.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
     with torch.no_grad():
         logits = torch.cat([model(part) for part in torch.split(like.flatten(0, 1), CHUNK)])
     feature = torch.cat(inputs)
@@ -119,11 +117,6 @@ def outputs_and_inputs(
         "pass the labels (as known)",
     )
     return logits, feature
-
-
-def noise_records(record: tuple[int, ...], rng: np.random.Generator, like: Tensor) -> Tensor:
-    """Return standard normal noise ``[1, NOISE, *record]`` of the type and device of ``like``."""
-    return torch.from_numpy(rng.standard_normal((1, NOISE, *record))).to(like)
 
 
 TIE = 1e-4
@@ -168,10 +161,7 @@ def gradinversion(grads: Grads, layer: OutputLayer, batch: int) -> Tensor:
     The labels are the B classes with the smallest minimum in their row of the weight's gradient.
     This assumes that the inputs of the last layer are 0 or more, as after a ReLU.
 
-    Args:
-        grads: leaf ``[T, *p]``.
-        layer: result of ``output_layer_of``.
-        batch: number of records in a batch, B.
+    The arguments are those of ``idlg``, for batches of B = ``batch`` records.
 
     Raises:
         InputError: there are fewer classes than records; also see ``idlg``.
@@ -205,11 +195,8 @@ def counts(grads: Grads, layer: OutputLayer, batch: int, expected: Expected) -> 
     this mean is the same for every class. The result is the nearest whole numbers of 0 or more, in
     squares, that add up to B: largest remainders, if no count is negative.
 
-    Args:
-        grads: leaf ``[T, *p]``.
-        layer: result of ``output_layer_of``.
-        batch: number of records in a batch, B.
-        expected: result of ``expectation`` for records like the private ones.
+    The arguments are those of ``idlg``, for batches of B = ``batch`` records, and the result of
+    ``expectation`` for records like the private ones.
 
     Raises:
         InputError: the last layer has no bias and its mean input is zero; also see ``idlg``.
@@ -251,8 +238,7 @@ def _share_without_bias(weight: Tensor, expected: Expected) -> Tensor:
         "pass the labels (as known)",
     )
     rest = expected.product.double() - weight
-    share: Tensor = torch.einsum("tcd,td->tc", rest, feature.expand(len(rest), -1)) / length
-    return share
+    return torch.einsum("tcd,td->tc", rest, feature.expand(len(rest), -1)) / length
 
 
 def _leaf(grads: Grads, name: str, axes: int) -> Tensor:

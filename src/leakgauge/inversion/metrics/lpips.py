@@ -102,10 +102,8 @@ class Lpips:
         """Yield the features of each layer, with channels of unit length at every place."""
         x = _prepared(images.float())
         for number, _, stride, padding in _LAYERS:
-            weight, bias = (
-                self.weights[f"features.{number}.{kind}"].to(x.device)
-                for kind in ("weight", "bias")
-            )
+            names = f"features.{number}.weight", f"features.{number}.bias"
+            weight, bias = (self.weights[name].to(x.device) for name in names)
             x = max_pool2d(x, 3, 2) if number in _POOLED else x
             x = relu(conv2d(x, weight, bias, stride, padding))
             yield x / (torch.linalg.vector_norm(x, dim=1, keepdim=True) + 1e-10)

@@ -50,10 +50,7 @@ def ssim(images: Tensor, truth: Tensor, peak: float = 1.0) -> Tensor:
     moments: scikit-image's ``structural_similarity(gaussian_weights=True, sigma=1.5,
     use_sample_covariance=False)``.
 
-    Args:
-        images: ``[n, c, h, w]``, h and w at least 11.
-        truth: true values of the same shape.
-        peak: largest possible value of a pixel; the smallest is 0.
+    The arguments are those of ``psnr``, images ``[n, c, h, w]`` with h and w at least 11.
 
     Returns:
         ``[n]``, float64; 1 where the images are equal.
@@ -91,12 +88,8 @@ def align_to_truth(images: Tensor, truth: Tensor) -> Tensor:
     A gradient does not hold the order of its batch. This is the assignment with the smallest sum of
     squared errors; for tokens, of differing ones. It uses the truth, so it is for scoring only.
 
-    Args:
-        images: ``[B, ...]``.
-        truth: true values of the same shape.
-
     Returns:
-        ``[B]``, int64: ``images[order]`` corresponds to ``truth``.
+        ``[B]``, int64: ``images[order]`` corresponds to ``truth``, both ``[B, ...]``.
 
     Raises:
         InputError: the shapes differ, or a value is not finite.
@@ -131,8 +124,5 @@ def _blurred(images: Tensor) -> Tensor:
     weight = torch.softmax(-(place**2) / (2 * _SIGMA**2), dim=0)
     flat = images.flatten(0, 1)[:, None]
     rows = conv2d(flat, weight.view(1, 1, -1, 1))
-    return conv2d(rows, weight.view(1, 1, 1, -1)).view(*images.shape[:2], *_inside(images))
-
-
-def _inside(images: Tensor) -> tuple[int, int]:
-    return images.shape[2] - SSIM_WINDOW + 1, images.shape[3] - SSIM_WINDOW + 1
+    inner = conv2d(rows, weight.view(1, 1, 1, -1))
+    return inner.view(*images.shape[:2], *inner.shape[2:])

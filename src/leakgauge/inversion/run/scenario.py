@@ -20,7 +20,7 @@ from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.run.drawing import draw_rows
 from leakgauge.inversion.scoring import Baselines, Scorer
 from leakgauge.inversion.spec import InversionSpec
-from leakgauge.inversion.text.scoring import frequent_tokens
+from leakgauge.inversion.text.recovered import frequent_tokens
 from leakgauge.models import build, initialise, load_weights, mlp
 
 MOST_PUBLIC, PUBLIC_BYTES = 4096, 2**26

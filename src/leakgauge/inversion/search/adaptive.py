@@ -133,8 +133,7 @@ def adapted_settings(
         sent: the updates as clients sent them, leaf ``[T, *p]``; None never takes noise for faint.
 
     Returns:
-        ``settings`` themselves where knowledge of the defense changes nothing. Without a weight of
-        the total variation (records other than images), none is set.
+        ``settings`` themselves where knowledge of the defense changes nothing.
 
     Raises:
         InputError: as ``adapted``.
@@ -158,8 +157,7 @@ def smoother(settings: SearchSettings) -> SearchSettings:
 
     Without a weight of the total variation (records other than images), none is set.
     """
-    smooth = settings.total_variation
-    smooth = max(smooth, TOTAL_VARIATION) if smooth > 0 else 0.0
+    smooth = max(settings.total_variation, TOTAL_VARIATION) if settings.total_variation > 0 else 0.0
     return replace(
         settings, total_variation=smooth, prior_relative=False, prior_first=1.0, rescale=False
     )

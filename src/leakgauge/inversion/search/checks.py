@@ -6,6 +6,7 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.core.losses import is_class_loss
 from leakgauge.core.types import Grads, Params, Task
+from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.gradients.probing import OperationWatcher, explained, private, refuse_random
 from leakgauge.inversion.search.settings import SearchSettings
 
@@ -13,9 +14,8 @@ from leakgauge.inversion.search.settings import SearchSettings
 def classes_of(task: Task, params: Params, x: Tensor) -> int | None:
     """Return the number of outputs of the model on a batch ``x [B, ...]``.
 
-    Returns:
-        None for anything but scores ``[B, classes]`` of two classes or more and a loss of
-        classes.
+    It is None for anything but scores ``[B, classes]`` of two classes or more and a loss of
+    classes.
 
     Raises:
         InputError: the model does not take such records, or draws random numbers.
@@ -46,7 +46,7 @@ def check_gradients(params: Params, observed: Grads) -> int:
         )
     counts = {len(value) for value in observed.values()}
     require(len(counts) == 1, f"gradients are of {sorted(counts)} targets; expected one number")
-    squares = torch.stack([_squares(value) for value in observed.values()])
+    squares = torch.stack([flat_leaf(leaf).double().square().sum(1) for leaf in observed.values()])
     for target, square in enumerate(squares.sum(0).tolist()):
         require(
             square == square and square < float("inf"),
@@ -54,10 +54,6 @@ def check_gradients(params: Params, observed: Grads) -> int:
         )
         require(square > 0, f"the gradient of target {target} is all zeros; drop it")
     return counts.pop()
-
-
-def _squares(value: Tensor) -> Tensor:
-    return value.double().reshape(len(value), -1).square().sum(1)
 
 
 def check_box(

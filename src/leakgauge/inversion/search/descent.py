@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leakgauge.gradients.flattening import alike
 from leakgauge.inversion.search.settings import SearchSettings, factor
 from leakgauge.runs.checkpoint import Checkpoint, restore_optimizer
 from leakgauge.runs.work import digest_of
@@ -167,9 +168,9 @@ class _Best:
     def offer(self, x: Tensor, scores: Tensor | None, loss: Tensor) -> None:
         better = loss < self.loss  # Never where the loss is not a number.
         self.loss = torch.where(better, loss, self.loss)
-        self.x = torch.where(_along(better, x), x, self.x)
+        self.x = torch.where(alike(better, x), x, self.x)
         if scores is not None and self.scores is not None:
-            self.scores = torch.where(_along(better, scores), scores, self.scores)
+            self.scores = torch.where(alike(better, scores), scores, self.scores)
 
     def state(self) -> list[Tensor | None]:
         return [self.x, self.scores, self.loss]
@@ -248,10 +249,6 @@ def _spread(last: int, points: int) -> list[int]:
     return sorted({round(last * at / (points - 1)) for at in range(points)})
 
 
-def _along(rows: Tensor, value: Tensor) -> Tensor:
-    return rows.view(-1, *[1] * (value.dim() - 1))
-
-
 class _FirstOrder:
     """Adam, all rows in one tensor: it works number by number, so rows stay apart."""
 
@@ -295,9 +292,8 @@ class _Newton:
     def __init__(self, how: SearchSettings, loss: Loss, x: Tensor, scores: Tensor | None) -> None:
         self._how, self._loss, self._x = how, loss, x
         self._changed = [x] if scores is None else [x, scores]
-        self._rows = [
-            [one[row : row + 1].clone() for one in self._changed] for row in range(len(x))
-        ]
+        rows = range(len(x))
+        self._rows = [[one[row : row + 1].clone() for one in self._changed] for row in rows]
         self._optimizers = [self._fresh(leaves) for leaves in self._rows]
 
     def _fresh(self, leaves: list[Tensor]) -> torch.optim.LBFGS:

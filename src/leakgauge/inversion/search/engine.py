@@ -4,6 +4,7 @@ It reads from the top: ``reconstruct`` compares gradients, ``search`` adds the p
 ``draw_starts`` draws these, and ``descent.descend`` makes the steps.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -75,7 +76,7 @@ def reconstruct(
         high: highest values, in the same way.
         local: simulates the client's local steps; None takes the update for one batch's gradient.
         start: ``[T, B, *record]``, where the first restart begins; None draws it.
-        prior: a further term of the loss, with its weight, as ``StatisticsPrior``.
+        prior: a further term of the loss, with its weight, as ``BatchStatistics.prior``.
         first_target: number of the first target, so that targets in several calls draw as in one.
         snapshots: number of points at which the records are noted.
         progress: called at each iteration.
@@ -176,13 +177,8 @@ def search(
         classes: number of the model's classes; needed where ``labels`` is None.
         held: number of records behind one gradient, where ``objective`` splits the B records; None
             takes all B. A prior of each record counts them.
-        first_target: as for ``reconstruct``.
-        low: as for ``reconstruct``.
-        high: as for ``reconstruct``.
-        prior: as for ``reconstruct``.
-        snapshots: as for ``reconstruct``.
-        progress: as for ``reconstruct``.
-        checkpoint: as for ``reconstruct``.
+
+    The other arguments are as for ``reconstruct``.
 
     Raises:
         InputError: labels are missing or do not fit, or a box has no limits.
@@ -233,9 +229,8 @@ def search(
         checkpoint=checkpoint,
     )
     restart_losses = ways.loss.view(targets, restarts)
-    kept = restart_losses.nan_to_num(nan=torch.inf).argmin(1) + restarts * torch.arange(
-        targets, device=start.device
-    )
+    first_rows = restarts * torch.arange(targets, device=start.device)
+    kept = restart_losses.nan_to_num(nan=torch.inf).argmin(1) + first_rows
     iterations = ways.iterations[kept]
     return Reconstruction(
         x=ways.x[kept],
@@ -264,24 +259,16 @@ def draw_starts(
 ) -> Tensor:
     """Return records ``[T, R, *shape]``, one stream of randomness for each target and restart.
 
-    Args:
-        settings: number of restarts and the kind of noise.
-        shape: shape of a target's records, ``(B, *record)``.
-        targets: T.
-        seed: with the target's number and the restart's it gives the stream.
-        like: gives type and device.
-        first_target: number of the first of the T targets.
-        start: ``[T, *shape]``, where the first restart begins; None draws it.
+    The seed, the number of the target, from ``first_target``, and that of the restart give the
+    stream; ``like`` gives type and device. The first restart begins at ``start [T, *shape]``, if
+    there is one.
 
     Raises:
         InputError: ``start`` has another shape.
     """
-    rows = [
-        _noise(settings.start, shape, seed, "start", first_target + target, restart)
-        for target in range(targets)
-        for restart in range(settings.restarts)
-    ]
-    drawn = torch.stack(rows).view(targets, settings.restarts, *shape).to(like)
+    restarts = settings.restarts
+    rows = _noise(settings.start, shape, (targets, restarts), seed, "start", first_target)
+    drawn = rows.view(targets, restarts, *shape).to(like)
     if start is not None:
         wanted = [targets, *shape]
         require(list(start.shape) == wanted, f"start is {list(start.shape)}; expected {wanted}")
@@ -292,19 +279,21 @@ def draw_starts(
 def draw_scores(start: Tensor, classes: int, *, seed: int, first_target: int = 0) -> Tensor:
     """Return scores of unknown labels ``[T * R, B, classes]``: normal noise, as DLG begins."""
     targets, restarts, count = start.shape[:3]
-    rows = [
-        _noise("normal", (count, classes), seed, "labels", first_target + target, restart)
-        for target in range(targets)
-        for restart in range(restarts)
-    ]
-    return torch.stack(rows).to(start)
+    shape = count, classes
+    return _noise("normal", shape, (targets, restarts), seed, "labels", first_target).to(start)
 
 
-def _noise(kind: str, shape: tuple[int, ...], seed: int, *names: str | int) -> Tensor:
-    # Drawn on the CPU in float64: the same start whatever the device and the type.
-    generator = torch_stream(seed, *names)
+def _noise(
+    kind: str, shape: tuple[int, ...], rows: tuple[int, int], seed: int, name: str, first: int
+) -> Tensor:
+    """Return noise ``[T * R, *shape]`` for ``rows`` of T targets, from number ``first``, and R.
+
+    It is drawn on the CPU in float64: the same start whatever the device and the type.
+    """
+    places = list(itertools.product(*map(range, rows)))
     if kind == "zeros":
-        return torch.zeros(shape, dtype=torch.float64)
-    if kind == "uniform":
-        return 2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
+        return torch.zeros(len(places), *shape, dtype=torch.float64)
+    draw = torch.rand if kind == "uniform" else torch.randn
+    streams = [torch_stream(seed, name, first + target, restart) for target, restart in places]
+    noise = torch.stack([draw(shape, generator=one, dtype=torch.float64) for one in streams])
+    return 2 * noise - 1 if kind == "uniform" else noise

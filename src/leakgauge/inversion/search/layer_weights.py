@@ -1,17 +1,20 @@
 """How much each layer weighs when gradients are compared: AGIC's weights, and ours."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import get_args
+from typing import TypeVar, get_args
 
 from torch import nn
 
 from leakgauge.core.checks import require_choice, require_positive
 from leakgauge.core.types import Task
-from leakgauge.gradients.walk import CONVOLUTION, NORMALISATION, walk
+from leakgauge.gradients.walk import CONVOLUTION, NORMALISATION, Layer, walk
 from leakgauge.inversion.search.objective import Form, LayerWeighted, Objective
+
+T = TypeVar("T")
 
 WEIGHT_FUNCTIONS: Mapping[str, Callable[[int, int], float]] = MappingProxyType(
     {
@@ -75,17 +78,10 @@ class LayerWeights:
 
     def of(self, model: nn.Module) -> dict[str, float]:
         """Return the weight of each trainable parameter of ``model`` by name, without modifier."""
-        layers = walk(Task(model))
-        count = sum(one.kind == CONVOLUTION for one in layers)
-        own = iter([self._at(i, count) for i in range(1, count + 1)])
-        mean = sum(self._at(i, count) for i in range(1, count + 1)) / count if count else 1.0
-        weights: dict[str, float] = {}
-        weight = 1.0
-        for one in layers:
-            if one.kind != NORMALISATION:
-                weight = next(own) if one.kind == CONVOLUTION else mean
-            weights |= dict.fromkeys(one.parameters, weight)
-        return weights
+        count = sum(one.kind == CONVOLUTION for one in walk(Task(model)))
+        own = [self._at(i, count) for i in range(1, count + 1)]
+        mean, coming = sum(own) / count if count else 1.0, iter(own)
+        return _carried(model, lambda one: next(coming) if one.kind == CONVOLUTION else mean, 1.0)
 
     def objective(self, model: nn.Module) -> LayerWeighted:
         """Return the layer-weighted cosine with these weights."""
@@ -126,16 +122,9 @@ class DepthWeights:
 
     def of(self, model: nn.Module) -> dict[str, float]:
         """Return the weight of each trainable parameter of ``model`` by name."""
-        layers = walk(Task(model))
-        last = sum(one.kind != NORMALISATION for one in layers) - 1
-        weights: dict[str, float] = {}
-        depth, weight = 0, 1.0
-        for one in layers:
-            if one.kind != NORMALISATION:
-                weight = 1 + (self.maximum - 1) * depth / max(last, 1)
-                depth += 1
-            weights |= dict.fromkeys(one.parameters, weight)
-        return weights
+        last = sum(one.kind != NORMALISATION for one in walk(Task(model))) - 1
+        depths, rise = itertools.count(), self.maximum - 1
+        return _carried(model, lambda _: 1 + rise * next(depths) / max(last, 1), 1.0)
 
     def objective(self, model: nn.Module) -> LayerWeighted:
         """Return the layer-weighted cosine with these weights."""
@@ -146,16 +135,20 @@ Weights = LayerWeights | DepthWeights
 """Weights that are worked out for the model that is attacked."""
 
 
+def _carried(model: nn.Module, value_of: Callable[[Layer], T], first: T) -> dict[str, T]:
+    """Return a value by parameter; normalisations have that of the layer before, or ``first``."""
+    value, values = first, dict[str, T]()
+    for one in walk(Task(model)):
+        value = value if one.kind == NORMALISATION else value_of(one)
+        values |= dict.fromkeys(one.parameters, value)
+    return values
+
+
 def _convolutions(model: nn.Module) -> dict[str, tuple[str, ...]]:
     """Return the parameters of the convolution that each parameter belongs to, by name."""
-    found: dict[str, tuple[str, ...]] = {}
-    counted: tuple[str, ...] = ()
-    for one in walk(Task(model)):
-        if one.kind != NORMALISATION:
-            counted = one.parameters if one.kind == CONVOLUTION else ()
-        if counted:
-            found |= dict.fromkeys(one.parameters, counted)
-    return found
+    none: tuple[str, ...] = ()
+    found = _carried(model, lambda one: one.parameters if one.kind == CONVOLUTION else none, none)
+    return {name: own for name, own in found.items() if own}
 
 
 def objective_of(chosen: Objective | Weights, model: nn.Module) -> Objective:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError, nearest, require, require_choice
 from leakgauge.core.types import Grads
-from leakgauge.gradients.flattening import flat_leaf
+from leakgauge.gradients.flattening import alike, flat_leaf
 from leakgauge.gradients.walk import by_layer
 from leakgauge.inversion.double_backward.products import products, squares
 
@@ -48,10 +48,8 @@ class SquaredError:
 
     def __call__(self, guess: Grads, observed: Grads) -> Tensor:
         """Return the distance of each row, ``[N]``, in squared units of the gradient."""
-        pairs = _pairs(guess, observed, self.layers)
-        return torch.stack(
-            [flat_leaf(one - other).square().sum(1) for one, other in pairs.values()]
-        ).sum(0)
+        pairs = _pairs(guess, observed, self.layers).values()
+        return torch.stack([flat_leaf(one - other).square().sum(1) for one, other in pairs]).sum(0)
 
 
 @dataclass(frozen=True)
@@ -135,11 +133,10 @@ class LayerWeighted:
         stretches = self.stretches(observed)
         if self.form == "vector":
             return cosine_distance(_sums(pairs, stretches))
-        terms = [
-            stretches[next(iter(layer))]
-            * cosine_distance(_sums(layer, dict.fromkeys(layer, _ones(observed))))
-            for layer in _by_module(pairs)
-        ]
+        terms, ones = [], dict.fromkeys(pairs, _ones(observed))
+        for names in by_layer(pairs).values():
+            sums = _sums({name: pairs[name] for name in names}, ones)
+            terms.append(stretches[names[0]] * cosine_distance(sums))
         return torch.stack(terms).sum(0)
 
     def stretches(self, observed: Grads) -> dict[str, Tensor]:
@@ -213,10 +210,7 @@ def stretches(objective: Objective, observed: Grads) -> dict[str, Tensor] | None
 
 
 def rescaled(
-    x: Tensor,
-    gradients: Callable[[Tensor], Grads],
-    seen: Grads,
-    limits: tuple[Tensor, Tensor] | None,
+    x: Tensor, gradients: Callable[[Tensor], Grads], seen: Grads, limits: Pair | None
 ) -> Tensor:
     """Return records ``[T, B, ...]`` times the factor of ``SCALES`` with the nearest gradient.
 
@@ -224,11 +218,8 @@ def rescaled(
     smallest or largest factor is best, the observed gradient has the size of no such records (a
     defense clipped it, say), and they stay as they are.
 
-    Args:
-        x: the records.
-        gradients: function from records to gradients, leaf ``[T, *p]``.
-        seen: what they are compared with.
-        limits: lowest and highest values of a record; None sets none.
+    ``gradients`` maps records to gradients, leaf ``[T, *p]``, which are compared with ``seen``;
+    ``limits`` are the lowest and highest values of a record.
     """
     best, error = x, torch.full_like(x.flatten(1)[:, 0], float("inf"))
     inside = torch.ones_like(error, dtype=torch.bool)
@@ -239,13 +230,8 @@ def rescaled(
             better = distance < error
             error = torch.where(better, distance, error)
             inside = torch.where(better, number < len(SCALES) - 2, inside)
-            best = torch.where(better.view(-1, *[1] * (x.dim() - 1)), tried, best)
-    return torch.where(inside.view(-1, *[1] * (x.dim() - 1)), best, x)
-
-
-def _by_module(pairs: Mapping[str, Pair]) -> list[dict[str, Pair]]:
-    """Return the parameters of each module together, in order."""
-    return [{name: pairs[name] for name in names} for names in by_layer(pairs).values()]
+            best = torch.where(alike(better, x), tried, best)
+    return torch.where(alike(inside, x), best, x)
 
 
 def _sums(

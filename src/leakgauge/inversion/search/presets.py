@@ -230,19 +230,16 @@ class SearchName:
     @property
     def __signature__(self) -> inspect.Signature:
         """The keys that users may set, with their defaults, and what ``method_of`` supplies."""
-        settings = PRESETS[self.name]
+        settings, one = PRESETS[self.name], inspect.Parameter
         values = {**vars(settings), **vars(settings.objective)}
-        kind = inspect.Parameter.KEYWORD_ONLY
+        kinds = _kinds_of(SearchSettings)
+        if isinstance(settings.objective, Weights):
+            kinds |= _kinds_of(type(settings.objective))
         supplied = inspect.signature(self.__call__).parameters.values()
-        return inspect.Signature(
-            [
-                *(one for one in supplied if one.kind == kind),
-                *(
-                    inspect.Parameter(key, kind, default=values[key], annotation=of)
-                    for key, of in _kinds(settings).items()
-                ),
-            ]
-        )
+        keys = [given for given in supplied if given.kind == one.KEYWORD_ONLY]
+        for key, kind in kinds.items():
+            keys.append(one(key, one.KEYWORD_ONLY, default=values[key], annotation=kind))
+        return inspect.Signature(keys)
 
     def __call__(
         self,
@@ -269,26 +266,17 @@ class SearchName:
         own = presets_for(trained=trained, large=large)[self.name]
         weights = own.objective
         if isinstance(weights, Weights):
-            of_layers = {
-                key: changed.pop(key) for key in _kinds_of(type(weights)) if key in changed
-            }
-            own = replace(own, objective=replace(weights, **of_layers))
-        own = replace(own, **changed)
+            known = _kinds_of(type(weights))
+            of_layers = {key: changed.pop(key) for key in known if key in changed}
+            changed["objective"] = replace(weights, **of_layers)
         chosen = min(ITERATIONS, own.iterations) if iterations is None else iterations
-        settings = replace(own, iterations=chosen, restarts=restarts)
+        settings = replace(own, iterations=chosen, restarts=restarts, **changed)
         if not are_images:
             settings = replace(settings, total_variation=0.0)
         return Search(settings, follows_paper=self.name == "agic")
 
 
 DLG, DLG_ADAM, IDLG, INVERTING_GRADIENTS, AGIC, LEAKGAUGE = map(SearchName, PRESETS)
-
-
-def _kinds(settings: SearchSettings) -> dict[str, type]:
-    kinds = _kinds_of(SearchSettings)
-    if isinstance(settings.objective, Weights):
-        kinds |= _kinds_of(type(settings.objective))
-    return kinds
 
 
 def _kinds_of(settings: type) -> dict[str, type]:

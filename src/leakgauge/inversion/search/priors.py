@@ -4,7 +4,8 @@ A model in training mode normalises by the mean and the variance of each batch, 
 means of them, which clients send with their weights.
 """
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,10 @@ from torch.overrides import TorchFunctionMode
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Params, Task
 from leakgauge.inversion.double_backward.substitution import ParameterSlots
+from leakgauge.training.rules import root
 from leakgauge.training.update import Update
+
+_BATCH_NORM = inspect.signature(F.batch_norm)
 
 MOST_PROXIES = 256
 """Public records whose statistics stand for those of a batch, at most."""
@@ -72,14 +76,7 @@ def statistics_of(task: Task, params: Params, x: Tensor) -> dict[str, tuple[Tens
     (tensor([[2.]]), tensor([[2.]]))
     """
     slots = ParameterSlots(task.model)
-    rows = [_of_batch(task.model, slots, params, batch) for batch in x]
-    return {
-        name: (
-            torch.stack([row[name][0] for row in rows]),
-            torch.stack([row[name][1] for row in rows]),
-        )
-        for name in rows[0]
-    }
+    return stacked_statistics([_of_batch(task.model, slots, params, batch) for batch in x])
 
 
 def statistics_over_steps(
@@ -103,8 +100,7 @@ def statistics_over_steps(
     found = {}
     for name, pair in statistics_of(task, params, batches).items():
         every = step_weights(layers[name], steps * epochs)
-        one = [sum(every[at::steps]) / clients for at in range(steps)] * clients
-        weights = x.new_tensor(one)
+        weights = x.new_tensor([sum(every[at::steps]) / clients for at in range(steps)] * clients)
         mean, variance = (
             torch.einsum("npc,p->nc", each.view(len(x), parts, -1), weights) for each in pair
         )
@@ -118,9 +114,8 @@ def statistics_of_update(model: nn.Module, update: Update) -> dict[str, tuple[Te
     They are exact for one step. After several steps they are the mean over the steps by
     ``step_weights``, at weights that moved.
 
-    Args:
-        model: gives the momentum of each layer.
-        update: holds the running statistics before (``held``) and after (``buffers``).
+    The model gives the momentum of each layer, and the update holds the running statistics before
+    (``held``) and after (``buffers``).
 
     Raises:
         InputError: the update lacks them.
@@ -164,61 +159,6 @@ def tracked(model: nn.Module) -> dict[str, nn.Module]:
 
 
 @dataclass(frozen=True, eq=False)
-class StatisticsPrior:
-    """The distance of a guess's batch statistics from those that the attacker knows.
-
-    It is the sum over layers of the l2 norms of both differences, of means and of variances,
-    divided by the number of layers. After several steps, the guess's are the mean over its steps,
-    all at the weights before.
-
-    Attributes:
-        task: a model in training mode.
-        params: all trainable parameters, leaf ``[*p]``.
-        known: statistics of each target.
-        steps: batches in one pass over a client's records.
-        epochs: passes over the same batches.
-        clients: clients behind one mean.
-        weight: weight of the distance.
-
-    References:
-        Yin et al., "See through Gradients: Image Batch Recovery via GradInversion", CVPR 2021,
-        Eq. 10; they sum over the layers, and take running statistics for those of the batch.
-    """
-
-    task: Task
-    params: Params
-    known: Statistics
-    steps: int = 1
-    epochs: int = 1
-    clients: int = 1
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        require(
-            len(self.known) > 0,
-            "the model has no BatchNorm in training mode, so it has no batch statistics; "
-            "leave out --statistics",
-        )
-
-    def __call__(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Return the weighted distance of each target's records, ``[N]``.
-
-        Args:
-            x: the guess ``[N, clients * steps * B, ...]``.
-            rows: the target of each ``[N]``.
-        """
-        ours = statistics_over_steps(
-            self.task, self.params, x, steps=self.steps, epochs=self.epochs, clients=self.clients
-        )
-        terms = [
-            _norm(mine - theirs.to(mine)[rows])
-            for name, pair in ours.items()
-            for mine, theirs in zip(pair, self.known[name], strict=True)
-        ]
-        return self.weight * (torch.stack(terms).sum(0) / len(self.known))
-
-
-@dataclass(frozen=True, eq=False)
 class BatchStatistics:
     """Statistics of the batches in BatchNorm layers, as an attacker knows them.
 
@@ -234,36 +174,58 @@ class BatchStatistics:
     epochs: int = 1
     clients: int = 1
 
-    def prior(self, task: Task, params: Params, weight: float) -> StatisticsPrior:
-        """Return the distance of a guess from these statistics, times ``weight``.
+    def prior(
+        self, task: Task, params: Params, weight: float = 1.0
+    ) -> Callable[[Tensor, Tensor], Tensor]:
+        """Return the function of the distance of guesses from these statistics, times ``weight``.
+
+        The distance is the sum over layers of the l2 norms of both differences, of means and of
+        variances, divided by the number of layers. After several steps, a guess's are the mean over
+        its steps, all at the weights before. The function takes the guesses
+        ``[N, clients * steps * B, ...]`` and the target of each ``[N]``, and returns ``[N]``.
+
+        Args:
+            task: a model in training mode.
+            params: all trainable parameters, leaf ``[*p]``.
+            weight: weight of the distance.
 
         Raises:
             InputError: the model has no BatchNorm in training mode.
+
+        References:
+            Yin et al., "See through Gradients: Image Batch Recovery via GradInversion", CVPR 2021,
+            Eq. 10; they sum over the layers, and take running statistics for those of the batch.
         """
-        sizes = self.steps, self.epochs, self.clients
-        return StatisticsPrior(task, params, self.known, *sizes, weight=weight)
+        require(
+            len(self.known) > 0,
+            "the model has no BatchNorm in training mode, so it has no batch statistics; "
+            "leave out --statistics",
+        )
+        sizes = {"steps": self.steps, "epochs": self.epochs, "clients": self.clients}
+
+        def distance(x: Tensor, rows: Tensor) -> Tensor:
+            ours = statistics_over_steps(task, params, x, **sizes)
+            terms = [
+                root((mine - theirs.to(mine)[rows]).square().sum(1))
+                for name, pair in ours.items()
+                for mine, theirs in zip(pair, self.known[name], strict=True)
+            ]
+            return weight * (torch.stack(terms).sum(0) / len(self.known))
+
+        return distance
 
 
 def stacked_statistics(several: Sequence[Statistics]) -> dict[str, tuple[Tensor, Tensor]]:
     """Return statistics of several targets ``[1, C]`` as one stack ``[T, C]``."""
-    return {
-        name: (
-            torch.cat([one[name][0] for one in several]),
-            torch.cat([one[name][1] for one in several]),
-        )
-        for name in several[0]
-    }
-
-
-def _norm(difference: Tensor) -> Tensor:
-    """The l2 norm of each row, with a slope of 0 at 0."""
-    squares = difference.square().sum(1)
-    above = squares > 0
-    return torch.where(above, squares, 1.0).sqrt() * above
+    found = {}
+    for name in several[0]:
+        means, variances = zip(*(one[name] for one in several), strict=True)
+        found[name] = (torch.cat(means), torch.cat(variances))
+    return found
 
 
 def _left(layer: nn.Module, update: Update) -> float:
-    """The weight of the running statistics before in those after."""
+    """Return the weight of the running statistics before in those after."""
     momentum = getattr(layer, "momentum", None)
     if momentum is not None:
         return float((1 - momentum) ** update.steps)
@@ -276,49 +238,31 @@ def _of_batch(
     model: nn.Module, slots: ParameterSlots, params: Params, x: Tensor
 ) -> dict[str, tuple[Tensor, Tensor]]:
     buffers = slots.own_buffers()
-    means = {id(value): name for name, value in buffers.items() if name.endswith("running_mean")}
-    seen = _Seen(means)
+    ending = "running_mean"
+    own = {id(value): name for name, value in buffers.items() if name.endswith(ending)}
+    seen = _Seen({key: name.removesuffix(ending).removesuffix(".") for key, name in own.items()})
     with seen, slots.filled({**params, **buffers}):
         model(x)
     return seen.found
 
 
 class _Seen(TorchFunctionMode):
-    """Notes the statistics of each BatchNorm in training mode that a running model calls."""
+    """Notes the statistics ``[1, C]`` of each BatchNorm in training mode that a model calls.
 
-    def __init__(self, means: Mapping[int, str]) -> None:
+    ``layers`` names the layers by the ``id`` of their running means.
+    """
+
+    def __init__(self, layers: Mapping[int, str]) -> None:
         super().__init__()
-        self.means = means
+        self.layers = layers
         self.found: dict[str, tuple[Tensor, Tensor]] = {}
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        given = dict(kwargs or {})
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is F.batch_norm:
-            self._note(*args, **given)
-        return func(*args, **given)
-
-    def _note(
-        self,
-        input: Tensor,  # noqa: A002
-        running_mean: Tensor | None = None,
-        running_var: Tensor | None = None,
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
-        training: bool = False,
-        *args: Any,
-        **given: Any,
-    ) -> None:
-        name = self.means.get(id(running_mean))
-        if not training or name is None:
-            return
-        rows = input.movedim(1, 0).flatten(1)
-        self.found[name.removesuffix(".running_mean").removesuffix("running_mean")] = (
-            rows.mean(1),
-            rows.var(1, unbiased=rows.shape[1] > 1),
-        )
+            given = _BATCH_NORM.bind(*args, **(kwargs or {})).arguments
+            name = self.layers.get(id(given["running_mean"]))
+            if given.get("training") and name is not None:
+                rows = given["input"].movedim(1, 0).flatten(1)
+                variance = rows.var(1, unbiased=rows.shape[1] > 1)
+                self.found[name] = (rows.mean(1)[None], variance[None])
+        return func(*args, **(kwargs or {}))

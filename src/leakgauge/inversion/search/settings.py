@@ -16,11 +16,6 @@ Start = Literal["normal", "uniform", "zeros"]
 Slope = Literal["exact", "difference"]
 
 
-def constant(done: float) -> float:
-    """Return 1."""
-    return 1.0
-
-
 def step_down(done: float) -> float:
     """Return a factor that falls to a tenth after 3/8, 5/8 and 7/8 of the iterations.
 
@@ -42,7 +37,7 @@ def cosine(done: float) -> float:
 
 
 SCHEDULES: Mapping[str, Callable[[float], float]] = MappingProxyType(
-    {"constant": constant, "step-down": step_down, "cosine": cosine}
+    {"constant": lambda done: 1.0, "step-down": step_down, "cosine": cosine}
 )
 """Functions by name: share of the iterations done, from 0 to 1, -> factor on the step size."""
 
@@ -91,8 +86,8 @@ class SearchSettings:
             before noise that hardly changes the gradients stays in them. A relative weight never
             falls below ``prior_first * total_variation`` times the present objective: where
             gradients do not come to agree, the records stay smooth.
-        batch_norm: weight of ``statistics.StatisticsPrior``, where the attacker knows statistics of
-            the batches in BatchNorm layers.
+        batch_norm: weight of ``BatchStatistics.prior``, where the attacker knows statistics of the
+            batches in BatchNorm layers.
         boxed: whether each step ends between the lowest and highest value that a record can have.
         joint_labels: whether unknown labels are searched for together with the records.
         keep_best: return the point of smallest loss on the way, not the last one.

@@ -1,5 +1,6 @@
 """Simulates the update of a client with several local steps (FedAvg), step by step."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -97,14 +98,12 @@ def simulated_gradients(
         count % parts == 0,
         f"{count} records do not fall into {parts} equal batches; take a multiple of {parts}",
     )
-    if local.clients > 1:
-        rows = len(x) * local.clients
-        alone_x = x.reshape(rows, -1, *x.shape[2:])
-        alone_y = y.reshape(rows, -1, *y.shape[2:])
-        grads = _of_clients(task, params, alone_x, alone_y, local)
-        shape = (len(x), local.clients)
-        return {name: leaf.view(*shape, *leaf.shape[1:]).mean(1) for name, leaf in grads.items()}
-    return _of_clients(task, params, x, y, local)
+    if local.clients == 1:
+        return _of_clients(task, params, x, y, local)
+    shape = (len(x), local.clients)
+    alone_x, alone_y = (one.reshape(math.prod(shape), -1, *one.shape[2:]) for one in (x, y))
+    grads = _of_clients(task, params, alone_x, alone_y, local)
+    return {name: leaf.view(*shape, *leaf.shape[1:]).mean(1) for name, leaf in grads.items()}
 
 
 def _of_clients(task: Task, params: Params, x: Tensor, y: Tensor, local: LocalSteps) -> Grads:

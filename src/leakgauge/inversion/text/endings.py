@@ -217,16 +217,14 @@ def _residual(
 
 
 def _with_note(found: RecoveredText) -> RecoveredText:
-    if any(UNKNOWN in row for row in found.sequences):
-        return replace(
-            found, stopped=found.stopped or "the gradient does not say the last token of a sequence"
-        )
-    if found.stopped or found.residual is None or found.confirmed:
+    if found.stopped:
         return found
-    return replace(
-        found,
-        stopped=(
-            "the sequences found have another gradient than the batch (relative "
-            f"distance {found.residual:.2g}): one is missing, wrong, or in the batch several times"
-        ),
+    if any(UNKNOWN in row for row in found.sequences):
+        return replace(found, stopped="the gradient does not say the last token of a sequence")
+    if found.residual is None or found.confirmed:
+        return found
+    note = (
+        "the sequences found have another gradient than the batch (relative distance "
+        f"{found.residual:.2g}): one is missing, wrong, or in the batch several times"
     )
+    return replace(found, stopped=note)

@@ -50,18 +50,14 @@ class Span:
         return inputs if self.through is None else inputs @ self.through.T
 
     def distance(self, inputs: Tensor) -> Tensor:
-        """Return the distance of each input from the span, relative to its length: 0 is inside.
-
-        Args:
-            inputs: ``[..., d]``.
+        """Return the distance of inputs ``[..., d]`` from the span, relative to their lengths.
 
         >>> span = Span(torch.eye(3, dtype=torch.float64)[:1], None, 3, 0.0)
         >>> span.distance(torch.tensor([[2.0, 0.0, 0.0], [3.0, 0.0, 4.0]])).tolist()
         [0.0, 0.8]
         """
         shown = self.of(inputs)
-        inside = shown @ self.basis.T
-        outside = (shown - inside @ self.basis).norm(dim=-1)
+        outside = (shown - shown @ self.basis.T @ self.basis).norm(dim=-1)
         relative: Tensor = outside / shown.norm(dim=-1).clamp_min(torch.finfo(torch.float64).tiny)
         return relative
 
@@ -82,12 +78,10 @@ def span_of(gradients: Sequence[Tensor], *, noise: float = 0.0, through: Tensor 
     stacked = torch.cat(list(gradients), dim=1)
     k, m = stacked.shape
     u, values, _ = torch.linalg.svd(stacked.double(), full_matrices=False)
-    largest = float(values[0])
-    floor = max(
-        max(k, m) ** 0.5 * torch.finfo(stacked.dtype).eps * largest, noise * (k**0.5 + m**0.5)
-    )
-    rank = int((values > floor).sum())
-    slack = noise * (k**0.5 + m**0.5) / float(values[rank - 1]) if rank else 0.0
+    rounding = max(k, m) ** 0.5 * torch.finfo(stacked.dtype).eps * float(values[0])
+    of_noise = noise * (k**0.5 + m**0.5)
+    rank = int((values > max(rounding, of_noise)).sum())
+    slack = of_noise / float(values[rank - 1]) if rank else 0.0
     return Span(u[:, :rank].T.contiguous(), through, min(k, m), slack)
 
 
@@ -136,8 +130,9 @@ class AttentionLayer:
         for name, part in self.maps.items():
             for leaf in (f"{name}.weight", f"{name}.base_layer.weight"):
                 if leaf in grads:
-                    gradient = grads[leaf][0]
-                    whole.append(gradient if _inputs_first(part) else gradient.T)
+                    # A map such as Conv1D of transformers has a weight [inputs, outputs].
+                    linear = isinstance(getattr(part, "base_layer", part), nn.Linear)
+                    whole.append(grads[leaf][0].T if linear else grads[leaf][0])
             for leaf in grads:
                 if leaf.startswith(f"{name}.lora_A."):
                     other = leaf.replace(".lora_A.", ".lora_B.")
@@ -208,16 +203,9 @@ def head_name(model: nn.Module) -> str | None:
 def inputs_of(
     model: nn.Module, layer: AttentionLayer, tokens: Tensor, *, last: bool = False
 ) -> Tensor:
-    """Return the inputs that token sequences give an attention layer.
+    """Return the inputs ``[n, t, d]`` that token sequences ``[n, t]`` give an attention layer.
 
-    Args:
-        model: reads tokens ``[n, t]``.
-        layer: attention layer of this model.
-        tokens: ``[n, t]`` int64.
-        last: whether to keep the last position alone.
-
-    Returns:
-        ``[n, t, d]``, or ``[n, d]`` with ``last``.
+    With ``last`` it is the last position alone, ``[n, d]``.
     """
     rows = max(1, ROWS * 32 // max(32, tokens.shape[1]))
     found = []
@@ -247,12 +235,6 @@ def _caught(part: nn.Module) -> Iterator[list[Tensor]]:
         handle.remove()
 
 
-def _inputs_first(part: nn.Module) -> bool:
-    """Return whether a map's weight is ``[inputs, outputs]``, as in Conv1D of transformers."""
-    base = getattr(part, "base_layer", part)
-    return not isinstance(base, nn.Linear)
-
-
 def _any(gradients: list[Tensor]) -> bool:
     return any(bool(one.any()) for one in gradients)
 
@@ -279,11 +261,8 @@ def recover_tokens(task: Task, grads: Grads, *, floor: float = 0.0) -> tuple[int
         f"{name!r} has no gradient: the embedding is frozen, as with adapters; use dager, "
         "which reads the attention layers",
     )
-    shared = [
-        other
-        for other, one in task.model.named_parameters(remove_duplicate=False)
-        if other != name and one is embedding
-    ]
+    named = task.model.named_parameters(remove_duplicate=False)
+    shared = [other for other, one in named if other != name and one is embedding]
     require(
         not shared,
         f"{name!r} is tied to {shared[0] if shared else ''!r}, whose outputs give every row a "

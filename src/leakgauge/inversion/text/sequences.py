@@ -78,22 +78,13 @@ def dager(
     own = private(task, known)
     own.model.eval()
     first, second = attention_layers(own.model)[:2]
-    search = _Search(
-        own.model,
-        (first, second),
-        (
-            first.spans(grads, known, noise=noise),
-            second.spans(grads, known, noise=noise),
-        ),
-        tolerance,
-        most,
-    )
-    result = search.run(length, padding)
+    spans = first.spans(grads, known, noise=noise), second.spans(grads, known, noise=noise)
+    result = _Search(own.model, (first, second), spans, tolerance, most).run(length, padding)
     if not result.sequences:
         return result
-    lengths = [(float(one.double().square().sum()), one.numel()) for one in grads.values()]
-    norm = sum(square for square, _ in lengths) ** 0.5
-    allowed = 1.1 * noise * sum(count for _, count in lengths) ** 0.5 / norm if norm else 0.0
+    norm = sum(float(one.double().square().sum()) for one in grads.values()) ** 0.5
+    numbers = sum(one.numel() for one in grads.values())
+    allowed = 1.1 * noise * numbers**0.5 / norm if norm else 0.0
     result = replace(result, allowed=max(CONFIRMED, allowed))
     return complete(own, grads, result, labels=labels)
 
@@ -152,14 +143,11 @@ class _Search:
 
     def inside(self, number: int, inputs: Tensor) -> Tensor:
         """Return which inputs ``[..., d]`` of a layer lie in its spans ``[...]``, bool."""
-        found = [
-            one.distance(inputs) < max(self.tolerance, one.slack) for one in self.spans[number]
-        ]
-        return torch.stack(found).all(dim=0)
+        limits = [(one, max(self.tolerance, one.slack)) for one in self.spans[number]]
+        return torch.stack([one.distance(inputs) < limit for one, limit in limits]).all(dim=0)
 
     def distance(self, number: int, inputs: Tensor) -> Tensor:
-        found = [one.distance(inputs) for one in self.spans[number]]
-        return torch.stack(found).amax(dim=0)
+        return torch.stack([one.distance(inputs) for one in self.spans[number]]).amax(dim=0)
 
     def first(self, tokens: Tensor, length: int, padding: int | None) -> list[list[int]]:
         """Return the tokens that pass the first check, up to the first position without any."""
@@ -192,9 +180,8 @@ class _Search:
                     f"{n} prefixes with {len(ends)} next tokens each are more than {self.most} "
                     f"sequences, at position {place}; raise most"
                 )
-            longer = torch.cat(
-                [prefixes.repeat_interleave(len(ends), 0), ends.repeat(n)[:, None]], dim=1
-            )
+            begun = prefixes.repeat_interleave(len(ends), 0)
+            longer = torch.cat([begun, ends.repeat(n)[:, None]], dim=1)
             inputs = inputs_of(self.model, self.layers[1], longer, last=True)
             good = self.inside(1, inputs)
             ended = ~good.reshape(n, -1).any(dim=1)
@@ -213,8 +200,8 @@ class _Search:
             count = math.prod(map(len, names))
             if count > self.most:
                 return found, (
-                    f"{count} combinations of tokens are more than {self.most} sequences; raise "
-                    "most"
+                    f"{count} combinations of tokens are more than {self.most} sequences; "
+                    "raise most"
                 )
             all_of = torch.cartesian_prod(*names).reshape(count, stop)
             inputs = inputs_of(self.model, self.layers[1], all_of)
