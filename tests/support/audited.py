@@ -9,8 +9,10 @@ ASKS = ("property", "guarantee", "membership", "reconstruction", "layers", "time
 TINY = {
     "guarantee.canary": "random",
     "inference.rounds": 1,
-    "inference.adversary": "logistic",
+    "inference.adversary": "energies",
+    "inference.batch_size": 8,
     "inference.shadow": 200,
+    "inference.trials": 300,
     "membership.adversary": "loss",
     "membership.rounds": 2,
     "reconstruction.images": 2,

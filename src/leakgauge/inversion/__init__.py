@@ -50,11 +50,11 @@ _PLACES = {
     "ssim": "metrics.similarity",
 }
 _ELSEWHERE = {
-    "Client": "leakgauge.training.client",
+    "Client": "leakgauge.training.sending",
     "Pixels": "leakgauge.data.pixels",
-    "Sent": "leakgauge.training.client",
+    "Sent": "leakgauge.training.sending",
     "mean_estimate": "leakgauge.results.statistics",
-    "send": "leakgauge.training.client",
+    "send": "leakgauge.training.sending",
     "share_estimate": "leakgauge.results.statistics",
 }
 

@@ -96,7 +96,7 @@ def verdict(table: UpdateTable) -> FederationVerdict:
         return FederationVerdict(
             "unknown",
             "Not scored",
-            f"Records were rebuilt from {len(table.cells)} updates. The clients' records are not "
+            f"Records were rebuilt from {len(table.cells)} updates. The clients' records are "
             "unknown here, so their similarity cannot be measured; inspect them.",
         )
     if table.metric == PSNR:
