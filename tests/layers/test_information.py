@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from leakgauge.core.checks import InputError
 from leakgauge.inference.adversaries.calibration import HeldOut
-from leakgauge.inference.adversaries.partial import Selection
+from leakgauge.inference.adversaries.partial import PartialAttack, Selection
 from leakgauge.layers.information import (
     UNITS,
     VOTES_CAP_BITS,
@@ -19,7 +19,6 @@ from leakgauge.layers.information import (
     v_information,
 )
 from leakgauge.layers.observation import KernelMax
-from leakgauge.membership.run.answering import Part
 from leakgauge.results.information import entropy
 from leakgauge.results.scores import ScoredTrials
 
@@ -136,4 +135,4 @@ def test_a_part_sees_its_parameters_and_the_same_coordinates_always() -> None:
     with pytest.raises(InputError, match="no parameter 'd'"):
         Selection(("d",))(grads)
     with pytest.raises(InputError, match="has no parameters"):
-        Part(None, ()).selection  # type: ignore[arg-type]  # noqa: B018
+        PartialAttack(None, ()).selection  # type: ignore[arg-type]  # noqa: B018
