@@ -1,4 +1,4 @@
-"""The attack beside it: images rebuilt from single gradients at one checkpoint."""
+"""The attack at one checkpoint: images rebuilt from single gradients."""
 
 from typing import Any
 
