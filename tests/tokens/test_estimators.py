@@ -56,7 +56,7 @@ def test_smile_learns_by_the_jensen_shannon_objective() -> None:
 def test_a_block_of_groups_counts_as_its_pairs_together(name: str) -> None:
     groups = random_scores(4, 5)
     measure = estimator(name)
-    merged = [_merged([measure.parts(one) for one in half], measure) for half in groups.split(2)]
+    merged = [_merged([measure.parts(one) for one in half]) for half in groups.split(2)]
     found = float(measure.value(torch.stack(merged)))
     assert found == pytest.approx(LITERAL[name](groups.tolist()), rel=1e-12)
 

@@ -6,23 +6,18 @@ layer's output keeps of the input, and the correlation of such measures with att
 
 from leakgauge.core.lazy import attach
 
-_PLACES = {
-    "Correlation": "correlation",
-    "InformationBounds": "kernel_information",
-    "Sensitivity": "sensitivity",
-    "direction_sensitivity": "sensitivity",
-    "information_bounds": "kernel_information",
-    "LayersRebuilt": "reconstruction",
-    "gradient_of_other": "observation",
-    "jacobian_sensitivity": "sensitivity",
-    "layer_outputs": "representations",
-    "partial_correlation": "correlation",
-    "pearson": "correlation",
-    "rebuild_from_layers": "reconstruction",
-    "significance": "correlation",
-    "v_information": "information",
+_NAMES = {
+    "correlation": "Correlation partial_correlation pearson significance",
+    "information": "v_information",
+    "kernel_information": "InformationBounds information_bounds",
+    "observation": "gradient_of_other",
+    "reconstruction": "LayersRebuilt rebuild_from_layers",
+    "representations": "layer_outputs",
+    "sensitivity": "Sensitivity direction_sensitivity jacobian_sensitivity",
 }
+"""Public names by module."""
 
 __getattr__, __dir__, __all__ = attach(
-    __name__, {name: f"{__name__}.{place}" for name, place in _PLACES.items()}
+    __name__,
+    {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()},
 )

@@ -5,10 +5,8 @@ from pathlib import Path
 
 from leakgauge.core.checks import InputError
 from leakgauge.data.altered import shuffled, with_planted_secret
-from leakgauge.data.source import Source
 from leakgauge.layers.report.rows import advice_of, layer_rows, most_exposed, whole
 from leakgauge.layers.run.preparing import LayersPrepared
-from leakgauge.layers.spec import LayersSpec
 from leakgauge.report.levels import HEADLINES, level_of
 from leakgauge.results.scores import smallest_detectable
 from leakgauge.runs.assessment import Assessment, Controls, Finding, Threat, Variant
@@ -69,17 +67,9 @@ def controls(prepared: LayersPrepared) -> Controls:
     spec, source = prepared.spec, prepared.source
     cheap = replace(spec, trials=min(TRIALS, spec.trials))
     users = spec.group if spec.by_user else None
-    placebo = Variant(
-        cheap,
-        shuffled(source, prepared.secret, users=users, seed=spec.seed),
-        f"the values of {spec.secret!r} were shuffled",
-    )
-    return Controls(placebo, _planted(cheap, source, prepared.secret))
-
-
-def _planted(spec: LayersSpec, source: Source, secret: str) -> Variant | str:
+    data = shuffled(source, prepared.secret, users=users, seed=spec.seed)
+    placebo = Variant(cheap, data, f"the values of {spec.secret!r} were shuffled")
     try:
-        data, said = with_planted_secret(source, secret)
+        return Controls(placebo, Variant(cheap, *with_planted_secret(source, prepared.secret)))
     except InputError as error:
-        return str(error)
-    return Variant(spec, data, said)
+        return Controls(placebo, str(error))

@@ -36,6 +36,16 @@ Floats = NDArray[np.float64]
 LEAST = 1e-6
 """Smallest probability of a network, so that no log is infinite."""
 
+_POSITIVE = {
+    "batches": "number of shadow batches",
+    "trees": "number of trees",
+    "components": "number of components",
+    "hidden": "width of the hidden layer",
+    "inverse_penalty": "inverse penalty",
+    "penalty": "penalty",
+}
+"""Settings that must be above 0, with their names in messages."""
+
 
 @dataclass(frozen=True)
 class Member(ABC):
@@ -51,7 +61,9 @@ class Member(ABC):
     name: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        require_positive(self.batches, "number of shadow batches")
+        for name, words in _POSITIVE.items():
+            if hasattr(self, name):
+                require_positive(getattr(self, name), words)
 
     def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> "FittedMember":
         """Fit on balanced bootstrapped batches, which all members share."""
@@ -83,10 +95,6 @@ class VotingForest(Member):
     trees: int = 50
     name: ClassVar[str] = "forest"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(self.trees, "number of trees")
-
     def classifier(self, shape: tuple[int, ...], state: int) -> RandomForestClassifier:
         """Return a forest."""
         return RandomForestClassifier(self.trees, random_state=state)
@@ -108,11 +116,6 @@ class LinearOnComponents(Member):
     components: int = 64
     inverse_penalty: float = 0.1
     name: ClassVar[str] = "logistic"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(self.components, "number of components")
-        require_positive(self.inverse_penalty, "inverse penalty")
 
     def classifier(self, shape: tuple[int, ...], state: int) -> Any:
         """Return a pipeline that ends in logistic regression."""
@@ -140,12 +143,6 @@ class NetworkOnComponents(Member):
     hidden: int = 64
     penalty: float = 1.0
     name: ClassVar[str] = "network"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(self.components, "number of components")
-        require_positive(self.hidden, "width of the hidden layer")
-        require_positive(self.penalty, "penalty")
 
     def classifier(self, shape: tuple[int, ...], state: int) -> Any:
         """Return a pipeline that ends in a network."""

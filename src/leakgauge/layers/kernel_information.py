@@ -99,18 +99,9 @@ def information_bounds(
 
 
 def _log_kernels(t: Tensor, rows: slice, size: int, sigma2: float) -> Tensor:
-    """Return the log of the sum of kernels over all records ``[2, rows]``, at a = 1 and 4."""
-    exponents = _squared_distances(t, rows, size) / (-2 * sigma2)
-    return torch.stack([exponents.logsumexp(1), (exponents / 4).logsumexp(1)])
+    """Return the log of the sum of kernels over all records ``[2, rows]``, at a = 1 and 4.
 
-
-def _squared_distances(t: Tensor, rows: slice, size: int) -> Tensor:
-    """Return squared distances of some records to all ``[rows, n]``, float64, 0 to themselves.
-
-    Args:
-        t: outputs ``[n, d]``.
-        rows: the records.
-        size: number of outputs converted to float64 at once.
+    ``size`` outputs are converted to float64 at once. The distance of a record to itself is 0.
     """
     own = t[rows].double()
     parts = []
@@ -118,7 +109,8 @@ def _squared_distances(t: Tensor, rows: slice, size: int) -> Tensor:
         other = t[columns].double()
         squares = own.square().sum(1)[:, None] + other.square().sum(1)
         parts.append(squares - 2 * own @ other.T)
-    found = torch.cat(parts, dim=1).clamp(min=0)
+    distances = torch.cat(parts, dim=1).clamp(min=0)
     places = torch.arange(len(own), device=t.device)
-    found[places, places + rows.start] = 0
-    return found
+    distances[places, places + rows.start] = 0
+    exponents = distances / (-2 * sigma2)
+    return torch.stack([exponents.logsumexp(1), (exponents / 4).logsumexp(1)])

@@ -61,9 +61,6 @@ METRICS = {
 }
 """Metrics by name. The name of a layer's figure ends with the layer: ``"auroc: conv1"``."""
 
-LEAKAGE = (AUROC, SUCCESS, ADVANTAGE, INFORMATION)
-"""The metrics of an attack that the report shows."""
-
 
 def of_layer(metric: str, layer: str) -> str:
     """Return the name of a layer's figure.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require, require_known
-from leakgauge.core.types import Grads, Params, Task
+from leakgauge.core.types import Params, Task
 from leakgauge.gradients import batch_gradients
 from leakgauge.gradients.walk import LINEAR, walk
 from leakgauge.inversion.attack import attack
@@ -104,38 +104,23 @@ def rebuild_from_layers(
     )
     fixed = {name: leaf.detach() for name, leaf in params.items()}
     grads = batch_gradients(task, fixed, x[:, None], y[:, None])
-    return [
-        _rebuilt(task, fixed, x, grads, tuple(layers), names, settings, seed, progress)
-        for layers, names in zip(sets, seen, strict=True)
-    ]
-
-
-def _rebuilt(
-    task: Task,
-    params: Params,
-    x: Tensor,
-    grads: Grads,
-    layers: tuple[str, ...],
-    names: tuple[str, ...],
-    settings: SearchSettings,
-    seed: int,
-    progress: SearchProgress | None,
-) -> LayersRebuilt:
-    """Return what one set of layers gives; ``x`` scores it, and gives the shape."""
-    held = {n: leaf if n in names else torch.zeros_like(leaf) for n, leaf in grads.items()}
-    reads = _reads_label(task, layers)
-    objective = seeing(objective_of(settings.objective, task.model), names)
-    found = attack(
-        task,
-        ObservedUpdates(params, held, (1, *x.shape[1:])),
-        Search(replace(settings, objective=objective, joint_labels=not reads)),
-        Knowledge(x.new_tensor(0.0), x.new_tensor(1.0), infer="auto" if reads else None),
-        AttackOptions(seed, progress=progress),
-    )
-    images = found.x[:, 0].detach().clamp(0, 1)
-    scores = Scorer(metrics=(MSE, PSNR, SSIM)).scores(images, x)
-    values = scores[MSE], scores[PSNR], scores[SSIM]
-    return LayersRebuilt(layers, reads, images, found.labels[:, 0], found.loss, *values)
+    last, results = walk(task)[-1], []
+    for layers, names in zip(sets, seen, strict=True):
+        held = {n: leaf if n in names else torch.zeros_like(leaf) for n, leaf in grads.items()}
+        reads = last.kind == LINEAR and last.name in layers
+        objective = seeing(objective_of(settings.objective, task.model), names)
+        found = attack(
+            task,
+            ObservedUpdates(fixed, held, (1, *x.shape[1:])),
+            Search(replace(settings, objective=objective, joint_labels=not reads)),
+            Knowledge(x.new_tensor(0.0), x.new_tensor(1.0), infer="auto" if reads else None),
+            AttackOptions(seed, progress=progress),
+        )
+        images, labels = found.x[:, 0].detach().clamp(0, 1), found.labels[:, 0]
+        scores = Scorer(metrics=(MSE, PSNR, SSIM)).scores(images, x)
+        values = scores[MSE], scores[PSNR], scores[SSIM]
+        results.append(LayersRebuilt(tuple(layers), reads, images, labels, found.loss, *values))
+    return results
 
 
 def seeing(objective: Objective, names: tuple[str, ...]) -> Objective:
@@ -164,9 +149,3 @@ def _parameters(task: Task, layers: Sequence[str]) -> tuple[str, ...]:
     for name in layers:
         require_known(name, known, f"the model has no layer {name!r}")
     return tuple(name for layer, held in known.items() if layer in layers for name in held)
-
-
-def _reads_label(task: Task, layers: Sequence[str]) -> bool:
-    """Return whether the output layer, whose gradient shows the label, is among the layers."""
-    last = walk(task)[-1]
-    return last.kind == LINEAR and last.name in layers

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -78,9 +77,7 @@ class Sensitivity:
         range of 0 in floating point have no bounded figure: ``left_out`` counts them.
 
         Args:
-            norm: as in ``values``.
-            bounded: as in ``values``.
-            normalised: as in ``values``.
+            norm, bounded, normalised: as in ``values``.
             how: ``"mean"`` or ``"median"`` over the records.
 
         Raises:
@@ -194,15 +191,10 @@ def direction_sensitivity(
     params = trainable(task.model, params)
     weights = _weights(task, x, layers)
     size = _records_at_once(task, params, x, y, 0, max_bytes)
-    having, others = (
-        _mean_gradient(task, params, x[rows], y[rows], size)
-        for rows in (has_property, ~has_property)
-    )
+    groups = (has_property, ~has_property)
+    means = [_mean_gradient(task, params, x[rows], y[rows], size) for rows in groups]
     share = count / len(x)
-    return {
-        name: _direction(name, _flat(having, names), _flat(others, names), share)
-        for name, names in weights.items()
-    }
+    return {name: _direction(name, names, means, share) for name, names in weights.items()}
 
 
 def _classes(task: Task, params: Params, x: Tensor, y: Tensor) -> int:
@@ -230,9 +222,7 @@ def _classes(task: Task, params: Params, x: Tensor, y: Tensor) -> int:
 
 def _weights(task: Task, x: Tensor, layers: Sequence[str] | None) -> dict[str, list[str]]:
     """Return the weights' names by layer; layers without any are left out."""
-    known = {
-        one.name: [name for name in one.parameters if is_weight(name)] for one in walk(task, x)
-    }
+    known = {one.name: [*filter(is_weight, one.parameters)] for one in walk(task, x)}
     for name in layers or ():
         require_known(name, known, f"the model has no layer {name!r} with parameters")
     return {name: known[name] for name in (known if layers is None else layers) if known[name]}
@@ -255,15 +245,16 @@ def _of_records(
         for name, one in factoring(params, x, torch.full_like(y, label)).items():
             weights = weights_of(one)
             if weights is not None:
-                column = spread(weights).where(y == label)
+                column = spread(weights)
+                column = replace(column, range=torch.where(y == label, column.range, 0.0))
                 found[name] = found[name].concatenated(column) if name in found else column
     return found
 
 
 def _sensitivity(layer: str, size: int, parts: Iterable[VectorSizes]) -> Sensitivity:
-    found = reduce(VectorSizes.stacked, parts).cpu()
-    norms = {"F": found.squares.sqrt(), "1": found.absolute, "inf": found.largest}
-    return Sensitivity(layer, size, norms, found.range)
+    found = VectorSizes.joined(parts)
+    norms = {"F": found.squares.cpu().sqrt(), "1": found.absolute.cpu(), "inf": found.largest.cpu()}
+    return Sensitivity(layer, size, norms, found.range.cpu())
 
 
 def _mean_gradient(
@@ -272,19 +263,17 @@ def _mean_gradient(
     """Return the gradient of the mean loss of all records, leaf ``[*p]``, float64."""
     total = {name: torch.zeros_like(leaf, dtype=torch.float64) for name, leaf in params.items()}
     for rows in slices(len(x), size):
-        some, labels = x[rows], y[rows]
-        grads = batch_gradients(task, params, some[None], labels[None])
+        grads = batch_gradients(task, params, x[rows][None], y[rows][None])
         for name, leaf in grads.items():
-            total[name] += leaf[0].double() * (len(some) / len(x))
+            total[name] += leaf[0].double() * (len(x[rows]) / len(x))
     return total
 
 
-def _flat(grads: Grads, names: Sequence[str]) -> Tensor:
-    return torch.cat([grads[name].flatten() for name in names])
-
-
-def _direction(layer: str, having: Tensor, others: Tensor, share: float) -> Sensitivity:
-    together = share * having + (1 - share) * others
+def _direction(
+    layer: str, names: Sequence[str], means: Sequence[Grads], share: float
+) -> Sensitivity:
+    """Return the figures of a layer; ``means`` are those of records with the property, without."""
+    having, others = (torch.cat([grads[name].flatten() for name in names]) for grads in means)
     found = VectorSizes.of((having - others)[None])
-    ends = VectorSizes.of(together[None])
-    return _sensitivity(layer, having.numel(), [found.with_range(ends.range)])
+    ends = VectorSizes.of((share * having + (1 - share) * others)[None])
+    return _sensitivity(layer, having.numel(), [replace(found, range=ends.range)])

@@ -38,13 +38,11 @@ class VectorSizes:
         absolute = size(values, 1, dim=1, dtype=torch.float64)
         return cls(squares, absolute, torch.maximum(-low, high), high - low)
 
-    def where(self, chosen: Tensor) -> "VectorSizes":
-        """Return the sizes with a range of 0 for all records that are not ``chosen``."""
-        return self.with_range(torch.where(chosen, self.range, 0.0))
-
-    def with_range(self, size: Tensor) -> "VectorSizes":
-        """Return the sizes with other ranges."""
-        return replace(self, range=size)
+    @classmethod
+    def joined(cls, parts: Iterable["VectorSizes"]) -> "VectorSizes":
+        """Return the sizes of the records of all parts, one part after the other."""
+        every = list(parts)
+        return cls(*(torch.cat([getattr(part, one.name) for part in every]) for one in fields(cls)))
 
     def concatenated(self, other: "VectorSizes") -> "VectorSizes":
         """Return the sizes of each record's two vectors as one; ranges are added."""
@@ -54,19 +52,6 @@ class VectorSizes:
             torch.maximum(self.largest, other.largest),
             self.range + other.range,
         )
-
-    def stacked(self, other: "VectorSizes") -> "VectorSizes":
-        """Return the sizes of the records of both, one after the other."""
-        return VectorSizes(
-            *(torch.cat(pair) for pair in zip(self._all(), other._all(), strict=True))
-        )
-
-    def cpu(self) -> "VectorSizes":
-        """Return the sizes on the CPU."""
-        return VectorSizes(*(leaf.cpu() for leaf in self._all()))
-
-    def _all(self) -> list[Tensor]:
-        return [getattr(self, one.name) for one in fields(self)]
 
 
 def is_weight(name: str) -> bool:
@@ -104,8 +89,4 @@ def spread(found: Factors) -> VectorSizes:
         ends = found.range().double()
         absolute, root, largest = (found.norms(p).double() for p in (1, 2, math.inf))
         return VectorSizes(root.square(), absolute, largest, ends)
-    parts = [VectorSizes.of(part) for part in found.chunks()]
-    start = parts[0]
-    for part in parts[1:]:
-        start = start.stacked(part)
-    return start
+    return VectorSizes.joined(map(VectorSizes.of, found.chunks()))

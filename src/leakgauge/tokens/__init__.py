@@ -6,21 +6,16 @@ References:
 
 from leakgauge.core.lazy import attach
 
-_PLACES = {
-    "FixedPairs": "sources",
-    "Information": "estimation",
-    "Monitor": "monitor.monitor",
-    "Pairs": "sources",
-    "PairSplit": "sources",
-    "PooledPairs": "sources",
-    "CriticSettings": "settings",
-    "estimate_information": "estimation",
-    "linear_information": "linear_gaussian",
-    "mutual_information": "estimation",
-    "split_pairs": "sources",
-    "split_stream": "sources",
+_NAMES = {
+    "estimation": "Information estimate_information mutual_information",
+    "linear_gaussian": "linear_information",
+    "monitor.monitor": "Monitor",
+    "settings": "CriticSettings",
+    "sources": "FixedPairs Pairs PairSplit PooledPairs split_pairs split_stream",
 }
+"""Public names by module."""
 
 __getattr__, __dir__, __all__ = attach(
-    __name__, {name: f"{__name__}.{place}" for name, place in _PLACES.items()}
+    __name__,
+    {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()},
 )

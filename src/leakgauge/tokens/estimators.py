@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from leakgauge.core.checks import require_choice
+from leakgauge.results.information import NATS
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import mean_estimate
 from leakgauge.tokens.words import INFONCE, MINE, NWJ, SMILE
@@ -223,9 +224,6 @@ def _log_mean(logs: Tensor) -> Tensor:
     return logs.logsumexp(0) - math.log(len(logs))
 
 
-NATS = "nats"
-
-
 def jackknife(parts: Tensor, measure: Estimator) -> Estimate:
     """Return an estimator's value with a t interval of its pseudo-values over blocks.
 
@@ -238,7 +236,6 @@ def jackknife(parts: Tensor, measure: Estimator) -> Estimate:
     References:
         Efron and Stein, The jackknife estimate of variance, Annals of Statistics 1981.
 
-    >>> from leakgauge.tokens.estimators import InfoNCE
     >>> one = jackknife(torch.tensor([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]]), InfoNCE())
     >>> one.value, round(one.low, 3), round(one.high, 3)
     (2.0, -0.484, 4.484)

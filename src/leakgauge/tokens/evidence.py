@@ -21,19 +21,17 @@ LIMITS = (
 
 def assessment(answer: Answer, folder: Path) -> Assessment:
     """Return the threat, and the largest bound of each training."""
-    found = [one for one in courses(answer.measurements) if one.peak is not None]
-    findings, baselines = [], []
-    for course in found:
-        assert course.peak is not None
-        level = level_of_peak(course.peak, course.placebo)
-        least = smallest(course.peak.estimate)
-        findings.append(Finding(course.peak, headline(level), level, True, least))
-        if course.placebo is not None:
-            one = course.placebo
-            title = METRICS[PLACEBO].label
+    findings, baselines, title = [], [], METRICS[PLACEBO].label
+    for course in courses(answer.measurements):
+        peak, placebo = course.peak, course.placebo
+        if peak is None:
+            continue
+        level = level_of_peak(peak, placebo)
+        findings.append(Finding(peak, headline(level), level, True, smallest(peak.estimate)))
+        if placebo is not None:
             under = f", under {course.defense}" if course.is_defended else ""
-            name = f"gradients of other batches{under}"
-            baselines.append(Baseline(name, one.estimate.value, QUESTION, title, one))
+            name, value = f"gradients of other batches{under}", placebo.estimate.value
+            baselines.append(Baseline(name, value, QUESTION, title, placebo))
     return Assessment(
         threat=Threat(
             goal="to learn how much the gradients of a batch tell about its records",
@@ -60,15 +58,9 @@ NOISE = "noise:std=1000"
 def controls(prepared: Prepared) -> Controls:
     """Return a run with hidden gradients, and one with single records; neither rebuilds images."""
     plain, source = replace(prepared.spec, images=0), prepared.source
+    drowned = f"the gradient of each batch is drowned in noise ({NOISE})"
+    single = "each batch is a single record, and its gradient reveals most of it"
     return Controls(
-        Variant(
-            replace(plain, defense=(NOISE,)),
-            source,
-            f"the gradient of each batch is drowned in noise ({NOISE})",
-        ),
-        Variant(
-            replace(plain, defense=(NONE,), batch_size=1),
-            source,
-            "each batch is a single record, and its gradient reveals most of it",
-        ),
+        Variant(replace(plain, defense=(NOISE,)), source, drowned),
+        Variant(replace(plain, defense=(NONE,), batch_size=1), source, single),
     )

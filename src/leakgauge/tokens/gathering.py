@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_count
 from leakgauge.core.rng import stream, torch_stream
-from leakgauge.core.types import Dataset, Grads, Params, Task
+from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.data.split_members import dealt
 from leakgauge.defenses import Defense, none
 from leakgauge.gradients.batching import slices
@@ -158,12 +158,12 @@ def _dealt(data: Dataset, batch_size: int, seed: int) -> list[Tensor]:
     owners = np.arange(len(data)) if data.users is None else data.users.cpu().numpy()
     ends = np.rint(np.cumsum(SHARES) * len(data)).astype(np.int64)
     parts = dealt(owners, ends, rng=stream(seed, "pairs", "parts"))
+    need = LOOSE * FEWEST_BLOCKS * batch_size
     for part in parts:
         require(
-            len(part) >= LOOSE * FEWEST_BLOCKS * batch_size,
+            len(part) >= need,
             f"a part of the pairs has {len(part)} records, as some users have most of them; "
-            f"batches of {batch_size} need {LOOSE * FEWEST_BLOCKS * batch_size}: take smaller "
-            "batches",
+            f"batches of {batch_size} need {need}: take smaller batches",
         )
     return [torch.from_numpy(part).to(data.y.device) for part in parts]
 
@@ -187,8 +187,15 @@ def _pools(
             }
             features = record_features(task, params, part.x, how.features)
             kept.append(Pairs(sketches("features", features), gradients))
-            most = min(most, MOST_BYTES // len(rows) // _bytes_of_one(kept[0]))
-            _check_room(most, how)
+            each = sum(one[0].nbytes for one in (kept[0].features, *kept[0].gradients.values()))
+            most = min(most, MOST_BYTES // len(rows) // each)
+            need = LOOSE * FEWEST_BLOCKS * how.batch_size
+            require(
+                most >= need,
+                f"{most} records' features and gradients of {len(how.layers)} layers fit into "
+                f"memory; batches of {how.batch_size} need {need}: watch fewer layers, or keep a "
+                "smaller width",
+            )
         yield PooledPairs(_joined(kept), how.batch_size)
 
 
@@ -226,20 +233,12 @@ def _gathered(
             rngs = [torch_stream(seed, "noise", number, p, device=data.y.device) for p in places]
             sent = defense.update(grads, rngs)
             gradients = {
-                name: sketches(name, _flat(sent, parameters)) for name, parameters in names.items()
+                name: sketches(name, torch.cat([sent[key].flatten(1) for key in keys], dim=1))
+                for name, keys in names.items()
             }
             features = batch_features(task, params, data.x, drawn[trials], how.features)
             kept.append(Pairs(sketches("features", features), gradients))
         yield FixedPairs(_joined(kept), block=each)
-
-
-def _check_room(most: int, how: Gathering) -> None:
-    need = LOOSE * FEWEST_BLOCKS * how.batch_size
-    require(
-        most >= need,
-        f"{most} records' features and gradients of {len(how.layers)} layers fit into memory; "
-        f"batches of {how.batch_size} need {need}: watch fewer layers, or keep a smaller width",
-    )
 
 
 def _batches(
@@ -256,16 +255,8 @@ def _batches(
     return torch.stack(placed)
 
 
-def _flat(grads: Grads, names: Sequence[str]) -> Tensor:
-    return torch.cat([grads[name].flatten(1) for name in names], dim=1)
-
-
 def _joined(kept: Sequence[Pairs]) -> Pairs:
     gradients = {
         name: torch.cat([one.gradients[name] for one in kept]) for name in kept[0].gradients
     }
     return Pairs(torch.cat([one.features for one in kept]), gradients)
-
-
-def _bytes_of_one(pairs: Pairs) -> int:
-    return sum(leaf[0].nbytes for leaf in (pairs.features, *pairs.gradients.values()))

@@ -1,7 +1,7 @@
 """Pairs of data features and gradients, and their sources."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,16 +39,18 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.features)
 
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Pairs":
+        """Return the pairs with each tensor changed."""
+        gradients = {name: change(leaf) for name, leaf in self.gradients.items()}
+        return Pairs(change(self.features), gradients)
+
     def rows(self, index: Tensor | slice) -> "Pairs":
         """Return the pairs at some places."""
-        return Pairs(
-            self.features[index], {name: leaf[index] for name, leaf in self.gradients.items()}
-        )
+        return self.map(lambda leaf: leaf[index])
 
     def to(self, device: torch.device | str) -> "Pairs":
         """Return the pairs on another device."""
-        moved = {name: leaf.to(device) for name, leaf in self.gradients.items()}
-        return Pairs(self.features.to(device), moved)
+        return self.map(lambda leaf: leaf.to(device))
 
 
 class PairSource(Protocol):
@@ -226,9 +228,8 @@ def split_pairs(pairs: Pairs, shares: Sequence[float] = (0.6, 0.2, 0.2)) -> Pair
     >>> [len(one.pairs) for one in (parts.fitting, parts.stopping, parts.reporting)]
     [60, 20, 20]
     """
-    ends = [round(len(pairs) * end) for end in itertools.accumulate(shares)]
-    starts = [0, *ends[:-1]]
-    parts = [pairs.rows(slice(*ends_)) for ends_ in zip(starts, ends, strict=True)]
+    ends = [0, *(round(len(pairs) * end) for end in itertools.accumulate(shares))]
+    parts = [pairs.rows(slice(*both)) for both in itertools.pairwise(ends)]
     require(
         min(map(len, parts)) >= 2, f"{len(pairs)} pairs are too few for three parts; bring more"
     )

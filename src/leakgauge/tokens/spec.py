@@ -30,9 +30,6 @@ from leakgauge.tokens.words import (
     TOKENS,
 )
 
-ADAM = "adam"
-RATE = 0.001
-
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineSpec(Spec):
@@ -116,8 +113,8 @@ class TimelineSpec(Spec):
     attack_iterations: Whole = setting(200, "iterations of that attack", ATTACK, least=1)
     iterations: Whole = setting(50, "training steps in a sub-epoch", TRAINING, least=1)
     batch_size: Whole = setting(20, "records in a training step", TRAINING, least=1)
-    lr: Real = learning_rate(RATE)
-    optimizer: str = optimizer_field(ADAM, "moves the model")
+    lr: Real = learning_rate(0.001)
+    optimizer: str = optimizer_field("adam", "moves the model")
     decay: Real = setting(
         0.9, "factor of the learning rate at each decay", TRAINING, above=0, most=1
     )

@@ -1,6 +1,5 @@
 """The figures as plain values, for ``--json``, and as paragraphs for the terminal."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,21 @@ from leakgauge.layers.metrics import (
     KERNEL_SHARE,
     SENSITIVITIES,
 )
-from leakgauge.layers.report.rows import LayerRow, advice_of, correlation_rows, layer_rows, whole
+from leakgauge.layers.report.rows import (
+    Advice,
+    LayerRow,
+    advice_of,
+    correlation_rows,
+    layer_rows,
+    whole,
+)
 from leakgauge.layers.report.wording import about_measures, advice_text, where
+from leakgauge.report.facts import plain_interval
 from leakgauge.report.levels import HEADLINES, level_of
 from leakgauge.report.section import Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
 from leakgauge.report.wording import quoted
-from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.results.measurements import Measurement
 from leakgauge.results.metrics import UTILITY
 from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.runs.question import Answer
@@ -34,26 +41,18 @@ def as_json(answer: Answer, folder: Path) -> Plain:
         "label": run.settings.get("label", ""),
         "secret": run.settings.get("secret", ""),
         "seed": run.settings["seed"],
-        "auroc": None if one is None else _figure(one.estimate),
+        "auroc": None if one is None else plain_interval(one.estimate),
         "verdict": None if one is None else HEADLINES[level_of(one.estimate, one.chance)],
         "layers": [_layer(row) for row in rows],
-        "advice": None
-        if advice is None
-        else {
-            "protect": advice.protect,
-            "hide": list(advice.layers),
-            "under": advice.under,
-            "advantage_before": _figure(advice.before),
-            "advantage_after": _figure(advice.after),
-            "holds": advice.holds,
-            "adversary": advice.adversary,
-        },
+        "advice": None if advice is None else _advice(advice),
         "correlations": {
             name: {"r": _tested(plain), "given_log_size": _tested(partial)}
             for name, plain, partial in correlation_rows(measurements)
         },
         "utility": {
-            each.metric: _figure(each.estimate) for each in measurements if each.metric in UTILITY
+            each.metric: plain_interval(each.estimate)
+            for each in measurements
+            if each.metric in UTILITY
         },
         "warnings": [*run.warnings, *useless_models(utilities(measurements))],
         "missing": list(answer.missing),
@@ -75,6 +74,18 @@ def lines(answer: Answer) -> list[Line]:
     return [*found, *(Line(quoted(text)) for text in texts if text)]
 
 
+def _advice(advice: Advice) -> Plain:
+    return {
+        "protect": advice.protect,
+        "hide": list(advice.layers),
+        "under": advice.under,
+        "advantage_before": plain_interval(advice.before),
+        "advantage_after": plain_interval(advice.after),
+        "holds": advice.holds,
+        "adversary": advice.adversary,
+    }
+
+
 def _layer(row: LayerRow) -> Plain:
     return {
         "name": row.name,
@@ -86,31 +97,27 @@ def _layer(row: LayerRow) -> Plain:
         "v_information": _of(row, INFORMATION),
         "v_information_nats": _of(row, INFORMATION_NATS),
         "v_information_share": _of(row, INFORMATION_SHARE),
-        "sensitivity": _several(row, SENSITIVITIES, "sensitivity_"),
+        "sensitivity": {
+            metric.removeprefix("sensitivity_"): _of(row, metric)
+            for metric in SENSITIVITIES
+            if metric in row.figures
+        },
         "kernel_information": {"bits": _of(row, KERNEL), "share": _of(row, KERNEL_SHARE)},
         "adversaries": {
-            name: {metric: _figure(figures[metric].estimate) for metric in (AUROC, INFORMATION)}
+            name: {
+                metric: plain_interval(figures[metric].estimate) for metric in (AUROC, INFORMATION)
+            }
             for name, figures in row.each.items()
         },
     }
 
 
-def _several(row: LayerRow, metrics: Sequence[str], prefix: str) -> Plain:
-    return {
-        metric.removeprefix(prefix): _of(row, metric) for metric in metrics if metric in row.figures
-    }
-
-
-def _of(row: LayerRow, metric: str) -> Plain | None:
+def _of(row: LayerRow, metric: str) -> dict[str, float] | None:
     estimate = row.estimate(metric)
-    return None if estimate is None else _figure(estimate)
-
-
-def _figure(estimate: Estimate) -> Plain:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    return None if estimate is None else plain_interval(estimate)
 
 
 def _tested(one: Measurement | None) -> Plain | None:
     if one is None:
         return None
-    return {**_figure(one.estimate), "n": one.estimate.n, **one.details}
+    return {**plain_interval(one.estimate), "n": one.estimate.n, **one.details}

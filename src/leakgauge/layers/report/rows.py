@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leakgauge.layers.metrics import AFTER, BEFORE, CORRELATION, INFORMATION, KERNEL, PARTIAL, SIZE
+from leakgauge.layers.metrics import AFTER, BEFORE, CORRELATION, INFORMATION, PARTIAL, SIZE
 from leakgauge.results.measurements import HEADLINE, Estimate, Measurement
-from leakgauge.results.scores import ADVANTAGE, AUROC
+from leakgauge.results.scores import AUROC
 
 PRINTED = "sensitivity_printed_f"
 """The sensitivity of the paper's Figure 2."""
@@ -79,24 +79,18 @@ def layer_rows(measurements: Sequence[Measurement]) -> list[LayerRow]:
             found.setdefault(name, {})[metric] = one
         else:
             each.setdefault(name, {}).setdefault(one.adversary, {})[metric] = one
-    rows = [_row(name, figures, each.get(name, {})) for name, figures in found.items()]
+    rows = []
+    for name, own in found.items():
+        details = next(iter(own.values())).details
+        chosen = own[AUROC].adversary if AUROC in own else ""
+        kind, order, shown = details["kind"], int(details["order"]), name or "model"
+        rows.append(LayerRow(shown, kind, order, own, chosen, each.get(name, {})))
     return sorted(rows, key=lambda row: row.order)
 
 
-def _row(
-    name: str, figures: dict[str, Measurement], each: Mapping[str, Mapping[str, Measurement]]
-) -> LayerRow:
-    details = next(iter(figures.values())).details
-    chosen = figures[AUROC].adversary if AUROC in figures else ""
-    shown = name or "model"
-    return LayerRow(shown, details["kind"], int(details["order"]), figures, chosen, each)
-
-
-def whole(measurements: Sequence[Measurement], metric: str = AUROC) -> Measurement | None:
-    """Return a figure of the attack that sees all layers."""
-    return next(
-        (one for one in measurements if one.metric == metric and one.round == HEADLINE), None
-    )
+def whole(measurements: Sequence[Measurement]) -> Measurement | None:
+    """Return the AUROC of the attack that sees all layers."""
+    return next((m for m in measurements if m.metric == AUROC and m.round == HEADLINE), None)
 
 
 def most_exposed(rows: Sequence[LayerRow]) -> LayerRow | None:
@@ -134,7 +128,3 @@ def correlation_rows(
         for kind in (CORRELATION, PARTIAL)
     }
     return [(name, one, found[PARTIAL].get(name)) for name, one in found[CORRELATION].items()]
-
-
-COLUMNS = (AUROC, ADVANTAGE, INFORMATION, PRINTED, KERNEL)
-"""Figures of a layer in the map."""

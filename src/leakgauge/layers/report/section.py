@@ -9,7 +9,6 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
-from leakgauge.core.checks import InputError
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.layers.catalog import FAMILY, HIDE
 from leakgauge.layers.metrics import INFORMATION, KERNEL, METRICS
@@ -30,8 +29,8 @@ from leakgauge.report.facts import other_facts
 from leakgauge.report.levels import (
     CLEAR_AUROC,
     HEADLINES,
-    NOTHING_AUROC,
     STRONG_AUROC,
+    auroc_rule,
     gauge,
     level_of,
     strength_of,
@@ -42,8 +41,7 @@ from leakgauge.report.utility import about_utility, useless_models, utilities
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.question import Answer, Question
-from leakgauge.runs.repeat import repeat_audit
-from leakgauge.runs.spec import declared, make_spec
+from leakgauge.runs.repeat import repeat_audit, spec_of_run
 
 PARTS = ("records", "columns", "private", "fitting", "held_out", "test", "users")
 """Sizes of the data, in the order of the report."""
@@ -61,12 +59,8 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         folder: not used.
     """
     run, measurements, at = answer.run, answer.measurements, question.name
-    rows, advice, learned = (
-        layer_rows(measurements),
-        advice_of(measurements),
-        utilities(measurements),
-    )
-    one = whole(measurements)
+    rows, advice, one = layer_rows(measurements), advice_of(measurements), whole(measurements)
+    learned = utilities(measurements)
     level = None if one is None else level_of(one.estimate, one.chance)
     html = render(
         "leakgauge.layers.report",
@@ -91,9 +85,9 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "learned": [about_utility(each) for each in learned],
             "parts": {name: run.data[name] for name in PARTS if name in run.data},
             "rest": other_facts({k: v for k, v in run.data.items() if k not in PARTS}),
+            "rule": auroc_rule("An attack"),
             "strong": STRONG_AUROC,
             "clear": CLEAR_AUROC,
-            "nothing": NOTHING_AUROC,
         },
     )
     return Section(
@@ -182,26 +176,10 @@ PRUNE = "prune:rate=0.99"
 
 
 def next_command(settings: Mapping[str, Any], advice: Advice | None, question: Question) -> str:
-    """Return the command that defends the layers which the advice hides; empty without one.
-
-    Args:
-        settings: settings of the run.
-        advice: advice of the run; None without one.
-        question: question of the run.
-    """
-    if advice is None or advice.protect != HIDE or not advice.layers:
+    """Return the command that defends the layers which the advice hides; empty without one."""
+    spec = spec_of_run(settings, LayersSpec)
+    if spec is None or advice is None or advice.protect != HIDE or not advice.layers:
         return ""
-    if not (settings.get("data") or settings.get("task")):
-        return ""
-    known = declared(LayersSpec)
-    given = {key: settings[key] for key in settings if key in known}
-    if settings.get("task"):
-        given.pop("label", None)  # the task has its own
-    try:
-        spec = make_spec(LayersSpec, given)
-    except InputError:  # the run has settings that this version lacks
-        return ""
-    assert isinstance(spec, LayersSpec)
     attacks = () if spec.adversary == FAMILY else spec.adversary
     tried = replace(spec, protect=PRUNE, adversary=attacks)
     return repeat_audit("audit", {question.name: (question, tried)}, InferenceSpec)

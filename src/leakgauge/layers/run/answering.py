@@ -13,7 +13,7 @@ from leakgauge.inference.adversaries.partial import PartialAttack
 from leakgauge.layers.catalog import ALL, QUESTION, parse_attack
 from leakgauge.layers.run.advising import AdviceInputs, advised, on_all
 from leakgauge.layers.run.describing import described
-from leakgauge.layers.run.judging import LayerJudgement, best, decoded, encoded, judge_layers
+from leakgauge.layers.run.judging import LayerJudgement, best, decoded, judge_layers
 from leakgauge.layers.run.measuring import (
     LayerCell,
     attack_measurements,
@@ -25,7 +25,7 @@ from leakgauge.layers.run.preparing import LayersPrepared
 from leakgauge.layers.spec import LayersSpec
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import BALANCED_ACCURACY
-from leakgauge.runs.parts import Kept, begin, once, once_tensors
+from leakgauge.runs.parts import begin, once, once_tensors
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 from leakgauge.training import Participant, Protocol, State
@@ -48,7 +48,8 @@ def answer(
     """
     begin(folder, prepared.run, progress, identity=elsewhere(prepared.run))
     params = trained(prepared, folder, progress)
-    cell = LayerCell(prepared.dataset, prepared.label, prepared.secret, prepared.spec.seed)
+    label = prepared.run.settings["label"]
+    cell = LayerCell(prepared.source.name, label, prepared.secret, prepared.spec.seed)
     stage = _Stage(prepared, params, folder, progress, workers)
     measurements, missing = described(prepared, params, cell)
     measurements += list(stage.attacked(cell))
@@ -100,13 +101,9 @@ class _Stage:
             attack = parse_attack(text, batches=spec.shadow_batches)
             name = f"heard/{view.defense}/{sees or 'model'}/{'+'.join(parameters)}/{attack.name}"
             part = PartialAttack(attack, parameters, spec.coordinates, spec.seed)
-            make = partial(_judged, view, part, sees, spec.seed)
+            make = partial(judge_layers, view, part, sees, seed=spec.seed)
             found.append(decoded(once(self.folder, name, make, after=after)))
         return found
-
-
-def _judged(view: AttackerView, part: PartialAttack, sees: str, seed: int) -> Kept:
-    return encoded(judge_layers(view, part, sees, seed=seed))
 
 
 def _utility(prepared: LayersPrepared, params: Params, cell: LayerCell) -> Iterable[Measurement]:
@@ -143,9 +140,8 @@ def rounds(prepared: LayersPrepared) -> Iterator[Params]:
     spec, sides = prepared.spec, prepared.sides
     if spec.rounds == 0:
         return
-    people = [
-        Participant(prepared.rows(rows)) for rows in (sides.private, sides.attacker, *sides.others)
-    ]
+    parts = (sides.private, sides.attacker, *sides.others)
+    people = [Participant(prepared.rows(rows)) for rows in parts]
     state = State.of(prepared.task.model)
     for one in federation(prepared.task, state, people, protocol_of(spec), seed=spec.seed):
         yield {name: one.state.shared[name] for name in params_of(prepared.task.model)}

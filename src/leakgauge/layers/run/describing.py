@@ -15,9 +15,9 @@ from leakgauge.core.types import Dataset, Params
 from leakgauge.gradients.walk import Layer
 from leakgauge.layers.catalog import QUESTION
 from leakgauge.layers.kernel_information import information_bounds
-from leakgauge.layers.metrics import DIRECTIONS, SIZE, of_layer
+from leakgauge.layers.metrics import DIRECTIONS, KERNEL, KERNEL_SHARE, SIZE, of_layer
 from leakgauge.layers.representations import Outputs
-from leakgauge.layers.run.measuring import LayerCell, facts_of, kernel_measurements
+from leakgauge.layers.run.measuring import LayerCell, facts_of
 from leakgauge.layers.run.preparing import LayersPrepared
 from leakgauge.layers.sensitivity import Sensitivity, direction_sensitivity, jacobian_sensitivity
 from leakgauge.results.measurements import Estimate, Measurement
@@ -39,17 +39,12 @@ def described(
     missing: list[str] = []
     observed = list(prepared.layers) if spec.kernel_records else []
     records = _records(prepared, spec.kernel_records)
-    names = [layer.name for layer in observed]
-    outputs = Outputs(prepared.task, params, records.x, names)
-    kernels = {
-        f"kernel estimate of {layer.name!r}": partial(_kernel, layer, outputs) for layer in observed
-    }
-    parts: dict[str, Measure] = {
-        "size": _sizes,
-        "sensitivity": _sensitivities,
-        **kernels,
-        **({"direction": _directions} if spec.direction else {}),
-    }
+    outputs = Outputs(prepared.task, params, records.x, [layer.name for layer in observed])
+    parts: dict[str, Measure] = {"size": _sizes, "sensitivity": _sensitivities}
+    for layer in observed:
+        parts[f"kernel estimate of {layer.name!r}"] = partial(_kernel, layer, outputs)
+    if spec.direction:
+        parts["direction"] = _directions
     for name, part in parts.items():
         try:
             with one_thread():
@@ -92,23 +87,21 @@ def _sensitivities_of(layer: Layer, one: Sensitivity, cell: LayerCell) -> Iterat
             "raw": one.values(norm, bounded=False, normalised=False),
             "mean": one.values(norm, bounded=False),
         }
-        estimates = {kind: _mean(each) for kind, each in values.items()}
-        estimates["median"] = _median(values["printed"])
+        estimates = {
+            kind: mean_estimate(each.cpu().numpy(), bounds=(0.0, np.inf))
+            for kind, each in values.items()
+            if len(each)
+        }
+        if "printed" in estimates:
+            estimates["median"] = _median(values["printed"])
         for kind, estimate in estimates.items():
-            if estimate is not None:
-                name = of_layer(f"sensitivity_{kind}_{word}", layer.name)
-                yield cell.measurement(name, estimate, details=details)
+            name = of_layer(f"sensitivity_{kind}_{word}", layer.name)
+            yield cell.measurement(name, estimate, details=details)
 
 
-def _mean(values: Tensor) -> Estimate | None:
-    return mean_estimate(values.cpu().numpy(), bounds=(0.0, np.inf)) if len(values) else None
-
-
-def _median(values: Tensor) -> Estimate | None:
+def _median(values: Tensor) -> Estimate:
     """Return the median with the interval of order statistics."""
     n = len(values)
-    if n == 0:
-        return None
     ordered = np.sort(values.cpu().numpy())
     low = int(stats.binom.ppf(0.025, n, 0.5))
     return Estimate(float(np.median(ordered)), float(ordered[low]), float(ordered[n - 1 - low]), n)
@@ -121,18 +114,18 @@ def _directions(prepared: LayersPrepared, params: Params, cell: LayerCell) -> It
     # a secret with several values: the last one against all others
     having = codes == int(codes.max())
     found = direction_sensitivity(prepared.task, params, data.x, data.y, having, layers=names)
-    for layer in prepared.layers:
-        for metric, word in zip(DIRECTIONS, NAMES, strict=True):
-            if layer.name in found:
-                value = found[layer.name].estimate(NAMES[word])
-                estimate = Estimate(value, value, value, len(data))
-                yield cell.measurement(
-                    of_layer(metric, layer.name), estimate, details=facts_of(layer)
-                )
+    for layer in (one for one in prepared.layers if one.name in found):
+        for metric, norm in zip(DIRECTIONS, NAMES.values(), strict=True):
+            value = found[layer.name].estimate(norm)
+            estimate = Estimate(value, value, value, len(data))
+            yield cell.measurement(of_layer(metric, layer.name), estimate, details=facts_of(layer))
 
 
 def _kernel(
     layer: Layer, outputs: Outputs, prepared: LayersPrepared, _: Params, cell: LayerCell
 ) -> Iterator[Measurement]:
+    """Yield the bounds of I(X; T) as the ends of one figure; its value is the upper bound."""
     found = information_bounds(outputs.of(layer.name), sigma2=prepared.spec.sigma2)
-    yield from kernel_measurements(cell, layer, found.lower, found.upper, found.shares, found.n)
+    for metric, (low, high) in ((KERNEL, (found.lower, found.upper)), (KERNEL_SHARE, found.shares)):
+        estimate = Estimate(high, low, high, found.n)
+        yield cell.measurement(of_layer(metric, layer.name), estimate, details=facts_of(layer))

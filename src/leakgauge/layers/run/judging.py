@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +14,15 @@ from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.adversaries.partial import PartialAttack
 from leakgauge.inference.adversaries.stacking import Stack
 from leakgauge.layers.catalog import QUESTION, VOTES
-from leakgauge.layers.information import calibrate, gain, joined, softmax_over_votes
+from leakgauge.layers.information import Floats, calibrate, gain, joined, softmax_over_votes
 from leakgauge.layers.run.observing import AttackerView
 from leakgauge.runs.parts import Kept
 
-Floats = NDArray[np.float64]
-
 STACKED = "sum of layers"
 """Name of the attack that adds up the log-odds of attacks on single layers."""
+
+HALVES = ("first", "second")
+"""Names of the halves of the held-out batches in a folder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,36 +50,34 @@ class LayerJudgement:
 
     def posterior(self, log_prior: Floats, calibration: str) -> Floats:
         """Return the log posteriors of the trials ``[n, m]``."""
-        if calibration == VOTES:
-            return softmax_over_votes(self._share())
-        return calibrate(joined(self.held_out))(self.trials, log_prior)
-
-    def _share(self) -> Floats:
-        """Return the shares of a forest's votes; other attacks return their probabilities."""
-        probability: Floats = np.exp(self.trials)
-        if self.trees is None:
-            return probability
-        values = probability.shape[1]  # undo the smoothing of a forest's votes
-        share: Floats = ((self.trees + values / 2) * probability - 0.5) / self.trees
-        return share
+        if calibration != VOTES:
+            return calibrate(joined(self.held_out))(self.trials, log_prior)
+        share: Floats = np.exp(self.trials)  # attacks without votes return probabilities
+        if self.trees is not None:  # undo the smoothing of a forest's votes
+            share = ((self.trees + share.shape[1] / 2) * share - 0.5) / self.trees
+        return softmax_over_votes(share)
 
 
-def judge_layers(
-    view: AttackerView, part: PartialAttack, layer: str, *, seed: int
-) -> LayerJudgement:
-    """Fit an attack on a part of the gradients, and return its log-odds."""
+def judge_layers(view: AttackerView, part: PartialAttack, layer: str, *, seed: int) -> Kept:
+    """Fit an attack on a part of the gradients, and return its log-odds for ``decoded``."""
     values = len(view.log_prior)
     uniform = np.full(values, -np.log(values))
     rng = stream(seed, QUESTION, "fit", layer, part.name.partition(":")[0])
+    arrays: dict[str, NDArray[Any]] = {}
     with one_thread():
         adversary = part.fit(view.shadow, uniform, rng=rng)
-        first, second = (
-            HeldOut(adversary.log_posterior(seen), secret) for seen, secret in view.held_out
-        )
-        trials = adversary.log_posterior(view.seen)
-    return LayerJudgement(
-        layer, part.name, (first, second), trials, getattr(part.attack, "trees", None)
-    )
+        for half, (seen, secret) in zip(HALVES, view.held_out, strict=True):
+            arrays |= {half: adversary.log_posterior(seen), f"{half} secret": secret}
+        arrays["trials"] = adversary.log_posterior(view.seen)
+    trees = getattr(part.attack, "trees", None)
+    return arrays, {"layer": layer, "adversary": part.name, "trees": trees}
+
+
+def decoded(kept: Kept) -> LayerJudgement:
+    """Return the attack whose log-odds ``judge_layers`` returned."""
+    arrays, about = kept
+    first, second = (HeldOut(arrays[half], arrays[f"{half} secret"]) for half in HALVES)
+    return LayerJudgement(held_out=(first, second), trials=arrays["trials"], **about)
 
 
 def best(judgements: Iterable[LayerJudgement]) -> LayerJudgement:
@@ -100,47 +100,12 @@ def stacked(judgements: Sequence[LayerJudgement], layer: str) -> LayerJudgement:
         layer: name of what they see together.
     """
     first, second = ([one.held_out[half] for one in judgements] for half in (0, 1))
-    halves = (_weighted(first, _weights(second)), _weighted(second, _weights(first)))
-    trials = np.tensordot(
-        _weights([*map(joined_of, judgements)]), [one.trials for one in judgements], 1
-    )
+    weights = Stack().fit([joined(one.held_out) for one in judgements])
+    trials = np.tensordot(weights, [one.trials for one in judgements], 1)
+    halves = (_weighted(first, fit_on=second), _weighted(second, fit_on=first))
     return LayerJudgement(layer, STACKED, halves, trials)
 
 
-def joined_of(one: LayerJudgement) -> HeldOut:
-    """Return all held-out batches of an attack."""
-    return joined(one.held_out)
-
-
-def _weights(held_out: Sequence[HeldOut]) -> Floats:
-    return Stack().fit(held_out)
-
-
-def _weighted(held_out: Sequence[HeldOut], weights: Floats) -> HeldOut:
-    sums = np.tensordot(weights, [one.log_odds for one in held_out], 1)
+def _weighted(held_out: Sequence[HeldOut], *, fit_on: Sequence[HeldOut]) -> HeldOut:
+    sums = np.tensordot(Stack().fit(fit_on), [one.log_odds for one in held_out], 1)
     return HeldOut(sums, held_out[0].secret)
-
-
-def encoded(one: LayerJudgement) -> Kept:
-    """Return an attack's log-odds as arrays and plain values."""
-    first, second = one.held_out
-    arrays = {
-        "trials": one.trials,
-        "first": first.log_odds,
-        "first secret": first.secret,
-        "second": second.log_odds,
-        "second secret": second.secret,
-    }
-    about = {"layer": one.layer, "adversary": one.adversary, "trees": one.trees}
-    return arrays, about
-
-
-def decoded(kept: Kept) -> LayerJudgement:
-    """Return the attack that ``encoded`` encoded."""
-    arrays, about = kept
-    first, second = (
-        HeldOut(arrays[half], arrays[f"{half} secret"]) for half in ("first", "second")
-    )
-    return LayerJudgement(
-        about["layer"], about["adversary"], (first, second), arrays["trials"], about["trees"]
-    )

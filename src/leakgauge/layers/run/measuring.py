@@ -11,7 +11,7 @@ from leakgauge.core.rng import stream
 from leakgauge.core.versions import versions
 from leakgauge.gradients.walk import Layer
 from leakgauge.layers.catalog import QUESTION, VOTES
-from leakgauge.layers.correlation import Correlation, partial_correlation, pearson
+from leakgauge.layers.correlation import partial_correlation, pearson
 from leakgauge.layers.information import BITS, SHARE, in_unit, v_information
 from leakgauge.layers.metrics import (
     AGAINST,
@@ -19,8 +19,6 @@ from leakgauge.layers.metrics import (
     INFORMATION,
     INFORMATION_NATS,
     INFORMATION_SHARE,
-    KERNEL,
-    KERNEL_SHARE,
     LOG_SIZE,
     PARTIAL,
     SIZE,
@@ -52,7 +50,6 @@ class LayerCell:
         *,
         chance: float = 0.0,
         adversary: str = "",
-        when: int | str = ACCUMULATED,
         details: Mapping[str, str] = MappingProxyType({}),
     ) -> Measurement:
         """Return one figure."""
@@ -66,7 +63,7 @@ class LayerCell:
             knowledge=STATIC,
             adversary=adversary,
             metric=metric,
-            round=when,
+            round=ACCUMULATED,
             seed=self.seed,
             estimate=estimate,
             chance=chance,
@@ -88,22 +85,15 @@ def attack_measurements(
 ) -> Iterator[Measurement]:
     """Yield the figures of each attack on a layer, and those of the chosen one as headline."""
     for one in judgements:
-        figures = scored(spec, view, one)
         details = {**facts_of(about), "gain on held-out batches, nats": f"{one.gain:.4f}"}
-        for metric, (estimate, chance) in figures.items():
+        for metric, (estimate, chance) in scored(spec, view, one).items():
             name = of_layer(metric, one.layer)
-            yield cell.measurement(
+            figure = cell.measurement(
                 name, estimate, chance=chance, adversary=one.adversary, details=details
             )
+            yield figure
             if one is chosen:
-                yield cell.measurement(
-                    name,
-                    estimate,
-                    chance=chance,
-                    adversary=one.adversary,
-                    when=HEADLINE,
-                    details=details,
-                )
+                yield replace(figure, round=HEADLINE)
 
 
 def scored(
@@ -114,10 +104,8 @@ def scored(
     majority = float(np.exp(view.log_prior.max()))
     rng = stream(spec.seed, QUESTION, "bootstrap")
     chance = scores.chance(trials.truth, majority)
-    found = {
-        metric: (estimate, chance[metric])
-        for metric, estimate in scores.score(trials, majority=majority, rng=rng).items()
-    }
+    estimates = scores.score(trials, majority=majority, rng=rng)
+    found = {metric: (estimate, chance[metric]) for metric, estimate in estimates.items()}
     nats = v_information(
         trials,
         view.log_prior,
@@ -167,12 +155,16 @@ def correlations(measurements: Sequence[Measurement], cell: LayerCell) -> Iterat
     for metric in AGAINST:
         names = [name for name in of[AUROC] if name in of[metric] and name in of[LOG_SIZE]]
         aurocs, values, sizes = (
-            [of[one][name] for name in names] for one in (AUROC, metric, LOG_SIZE)
+            [of[key][name] for name in names] for key in (AUROC, metric, LOG_SIZE)
         )
-        yield from _found(cell, CORRELATION, metric, pearson(values, aurocs))
+        found = {CORRELATION: pearson(values, aurocs)}
         if metric not in (SIZE, LOG_SIZE):
-            found = partial_correlation(values, aurocs, sizes)
-            yield from _found(cell, PARTIAL, metric, found)
+            found[PARTIAL] = partial_correlation(values, aurocs, sizes)
+        for kind, one in found.items():
+            if one is not None and np.isfinite([one.r, one.low, one.high]).all():
+                estimate = Estimate(one.r, one.low, one.high, one.n)
+                details = {"t": f"{one.t:.2f}", "p": f"{one.p:.3g}"}
+                yield cell.measurement(f"{kind}_{metric}", estimate, details=details)
 
 
 def by_layer(measurements: Sequence[Measurement], metric: str) -> Mapping[str, float]:
@@ -185,21 +177,3 @@ def by_layer(measurements: Sequence[Measurement], metric: str) -> Mapping[str, f
         and "layer" in one.details
         and one.round == (HEADLINE if one.metric in of_attacks else ACCUMULATED)
     }
-
-
-def _found(
-    cell: LayerCell, kind: str, metric: str, found: Correlation | None
-) -> Iterator[Measurement]:
-    if found is not None and np.isfinite([found.r, found.low, found.high]).all():
-        estimate = Estimate(found.r, found.low, found.high, found.n)
-        details = {"t": f"{found.t:.2f}", "p": f"{found.p:.3g}"}
-        yield cell.measurement(f"{kind}_{metric}", estimate, details=details)
-
-
-def kernel_measurements(
-    cell: LayerCell, layer: Layer, lower: float, upper: float, shares: tuple[float, float], n: int
-) -> Iterator[Measurement]:
-    """Yield the bounds of I(X; T) as the ends of one figure; its value is the upper bound."""
-    for metric, (low, high) in ((KERNEL, (lower, upper)), (KERNEL_SHARE, shares)):
-        name = of_layer(metric, layer.name)
-        yield cell.measurement(name, Estimate(high, low, high, n), details=facts_of(layer))

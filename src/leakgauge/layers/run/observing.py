@@ -34,6 +34,8 @@ AT_ONCE = 2**27
 KEPT = 2**30
 """Memory of the kept gradients of all batches, in bytes."""
 
+Ints = NDArray[np.int64]
+
 
 @dataclass(frozen=True, eq=False)
 class Observer:
@@ -104,7 +106,7 @@ def observer_of(prepared: LayersPrepared, params: Params, defense: Defense) -> O
 def observed(
     observer: Observer,
     data: Dataset,
-    rows: NDArray[np.int64] | Tensor,
+    rows: Ints | Tensor,
     name: str,
     folder: WorkFolder,
     progress: Progress,
@@ -112,23 +114,13 @@ def observed(
     after: str,
     workers: int | None,
 ) -> Grads:
-    """Return the observed gradients of batches; finished parts are read back.
+    """Return the observed gradients of batches ``rows [n, B]``; finished parts are read back.
 
-    Args:
-        observer: computes the gradients.
-        data: pool that the batches are drawn from.
-        rows: positions in the pool ``[n, B]``.
-        name: name of the batches, for users and for the folder.
-        folder: folder that keeps the parts.
-        progress: receives the number of finished parts.
-        after: digest of everything that the parts depend on.
-        workers: number of processes; None chooses it from the amount of work.
+    The folder keeps the parts under the ``name`` of the batches, which depend on ``after``.
     """
     parts = torch.split(torch.as_tensor(rows).to(data.y.device), CHUNK)
-    names = {
-        f"seen/{observer.defense.name}/{name}/{number:04d}": part
-        for number, part in enumerate(parts)
-    }
+    start = f"seen/{observer.defense.name}/{name}"
+    names = {f"{start}/{number:04d}": part for number, part in enumerate(parts)}
     found, _ = each_once(
         folder,
         dict.fromkeys(names, after),
@@ -136,12 +128,8 @@ def observed(
         partial(progress.step, f"{QUESTION}: {name}"),
         workers=workers,
     )
-    return joined(
-        [
-            {key: torch.from_numpy(leaf) for key, leaf in arrays.items()}
-            for arrays, _ in found.values()
-        ]
-    )
+    kept = [arrays for arrays, _ in found.values()]
+    return joined([{key: torch.from_numpy(leaf) for key, leaf in one.items()} for one in kept])
 
 
 def _seen(observer: Observer, data: Dataset, rows: Tensor) -> Kept:
@@ -152,9 +140,6 @@ def _narrowed(data: Dataset, rows: Tensor) -> tuple[Dataset, Tensor]:
     """Return only the records of these batches, and the batches' positions in them."""
     used, inverse = torch.unique(rows, return_inverse=True)
     return data.rows(used), inverse
-
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Prepares a run: records on sides, the network and its layers, the game, the description."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from leakgauge.inference.games.blocks import MAX_BLOCKS
 from leakgauge.inference.games.mixing import Half, Mix
 from leakgauge.inference.words import EMPIRICAL
 from leakgauge.layers.catalog import QUESTION
-from leakgauge.layers.run.splitting import ParticipantRecords, sides_of
+from leakgauge.layers.run.splitting import ParticipantRecords, names_of, sides_of
 from leakgauge.layers.spec import LayersSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
@@ -51,8 +51,6 @@ class LayersPrepared(Prepared):
         layers: the examined layers, in the order in which they run.
         game: property inference on the attacked participant's records.
         run: settings and facts for the report.
-        dataset: name of the data.
-        label: name of the label.
         secret: name of the property's column.
     """
 
@@ -63,8 +61,6 @@ class LayersPrepared(Prepared):
     layers: Sequence[Layer]
     game: PropertyInference
     run: Run
-    dataset: str
-    label: str
     secret: str
 
     def rows(self, index: Tensor) -> Dataset:
@@ -91,24 +87,14 @@ def prepare(spec: LayersSpec, source: Source) -> LayersPrepared:
     task = Task(copy.deepcopy(task.model).eval(), task.loss)
     data = data.to(spec.device)
     layers = _layers(spec, task, data)
-    game = _game(
-        spec,
-        secret,
-        data.rows(sides.private.to(data.y.device)),
-        int(records.secrets[secret].max()) + 1,
-    )
-    run = _describe(spec, source, records, sides, task, records.facts(secret))
-    return LayersPrepared(
-        spec, source, task, data, sides, layers, game, run, source.name, records.label, secret
-    )
+    values = int(records.secrets[secret].max()) + 1
+    game = _game(spec, secret, data.rows(sides.private.to(data.y.device)), values)
+    run = _describe(spec, source, records, sides, task)
+    return LayersPrepared(spec, source, task, data, sides, layers, game, run, secret)
 
 
 def _filled(spec: LayersSpec, source: Source) -> tuple[dict[str, Any], str]:
-    """Return the roles of columns that the data fill in, and the secret.
-
-    Raises:
-        InputError: a role is missing or wrong.
-    """
+    """Return the roles of columns that the data fill in, and the secret."""
     if source.dataset is not None:
         refuse_of_a_table(spec)
         known = list(source.dataset.secrets)
@@ -154,7 +140,7 @@ def _without_users(records: Records) -> Records:
 def _against_others(records: Records, secret: str, value: str) -> Records:
     """Return the records with a secret of two values: the property, and all others."""
     codes = records.secrets[secret]
-    names = tuple(records.values.get(secret) or map(str, range(int(codes.max()) + 1)))
+    names = names_of(records, secret)
     require(value in names, f"{secret!r} has no value {value!r}{nearest(value, names)}")
     own = {secret: (codes == names.index(value)).long()}
     values = {secret: (f"not {value}", value)}
@@ -167,12 +153,8 @@ def _against_others(records: Records, secret: str, value: str) -> Records:
             schema = replace(schema, secrets={**schema.secrets, **values})
         return task, replace(data, secrets={**data.secrets, secret: codes}, schema=schema)
 
-    return replace(
-        records,
-        secrets={**records.secrets, **own},
-        values={**records.values, **values},
-        encode=encoded,
-    )
+    secrets, known = {**records.secrets, **own}, {**records.values, **values}
+    return replace(records, secrets=secrets, values=known, encode=encoded)
 
 
 def _layers(spec: LayersSpec, task: Task, data: Dataset) -> list[Layer]:
@@ -219,28 +201,20 @@ def _most_blocks(spec: LayersSpec, rarest: int) -> int:
 
 
 def _describe(
-    spec: LayersSpec,
-    source: Source,
-    records: Records,
-    sides: ParticipantRecords,
-    task: Task,
-    facts: Mapping[str, Any],
+    spec: LayersSpec, source: Source, records: Records, sides: ParticipantRecords, task: Task
 ) -> Run:
     kept = {name: value for name, value in plain(spec).items() if value not in (None, [], {})}
-    sizes = {
-        "private": len(sides.private),
-        "fitting": len(sides.fitting),
-        "held_out": sum(map(len, sides.held_out)),
-        "test": len(sides.test),
-    }
     return Run(
         command="",
         settings={**kept, "label": records.label, "adversary": list(spec.adversaries)},
         data={
             "name": source.name,
             "fingerprint": source.fingerprint,
-            **facts,
-            **sizes,
+            **records.facts(str(spec.secret)),
+            "private": len(sides.private),
+            "fitting": len(sides.fitting),
+            "held_out": sum(map(len, sides.held_out)),
+            "test": len(sides.test),
             "model": repr(task.model),
             "parameters": fingerprint(task.model.state_dict()),
         },

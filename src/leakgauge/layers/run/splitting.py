@@ -58,7 +58,7 @@ def sides_of(records: Records, secret: str, spec: LayersSpec) -> ParticipantReco
     Raises:
         InputError: the property has one value, or too few records for all sides.
     """
-    names = _names(records, secret)
+    names = names_of(records, secret)
     codes = _codes(records, secret, names, half=spec.half)
     share = (1 - TEST) / spec.participants
     half = (1 - FITTING) / 2 * share
@@ -86,7 +86,8 @@ def _codes(records: Records, secret: str, names: Sequence[str], *, half: bool) -
     return codes
 
 
-def _names(records: Records, secret: str) -> Sequence[str]:
+def names_of(records: Records, secret: str) -> Sequence[str]:
+    """Return the names of a secret's values by code."""
     known = records.values.get(secret)
     return known or [str(v) for v in range(int(records.secrets[secret].max()) + 1)]
 

@@ -100,9 +100,6 @@ def _centred(kernel: Tensor) -> Tensor:
     return made - torch.diag(made.diagonal())
 
 
-FEWEST = 4
-"""Records that the measure needs."""
-
 WIDTH = 8192
 """Largest number of kept values of each parameter's defended gradient."""
 
@@ -139,16 +136,13 @@ def _defended(
     found: Sequence[Factors], defending: DefendedGradients, count: int, step: int, seed: int
 ) -> Tensor:
     """Return sketches of the records' defended gradients ``[n, d]``."""
-    sketches: dict[str, Sketch] = {}
+    sketches = [
+        (name, Sketch(leaf.numel(), width=WIDTH, seed=derive(seed, "cheap", name)))
+        for one in found
+        for name, leaf in one.rows(slice(0, 1)).gradient().items()
+    ]
     kept = []
-    wanted = [name for one in found for name in one.rows(slice(0, 1)).gradient()]
     for grads in defending.records(found, count, step):
-        leaves = []
-        for name in wanted:
-            flat = flat_leaf(grads[name])
-            if name not in sketches:
-                own = derive(seed, "cheap", name)
-                sketches[name] = Sketch(flat.shape[1], width=WIDTH, seed=own)
-            leaves.append(sketches[name](flat))
+        leaves = [sketch(flat_leaf(grads[name])) for name, sketch in sketches]
         kept.append(torch.cat(leaves, dim=1))
     return torch.cat(kept)

@@ -47,7 +47,7 @@ class Background:
         try:
             if self._executor is None:
                 self._executor = ProcessPoolExecutor(max_workers=1, initializer=_begin, env=_ALONE)
-            self._running.append((step, self._executor.submit(_run, job)))
+            self._running.append((step, self._executor.submit(job)))
         except Exception as error:  # noqa: BLE001  the loop must continue
             self.stop()
             return one_line(error)
@@ -94,10 +94,6 @@ def _begin() -> None:
     with contextlib.suppress(OSError, AttributeError):
         os.nice(10)
     torch.set_num_threads(1)
-
-
-def _run(job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    return job()
 
 
 def _died(future: "Future[dict[str, Any]]") -> bool:

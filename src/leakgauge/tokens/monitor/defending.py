@@ -60,30 +60,28 @@ class DefendedGradients:
 
     def update(self, grads: Grads, step: int, batch_size: int) -> Grads:
         """Return the defended gradient of a batch, leaf ``[1, *p]``."""
+        on_cpu = {name: leaf.cpu() for name, leaf in grads.items()}
         rng = torch_stream(self._seed, "update", step)
-        return self._of(batch_size).update(_on_cpu(grads), [rng])
+        return self._of(batch_size).update(on_cpu, [rng])
 
     def mean(self, found: Sequence[Factors], count: int, step: int) -> Grads:
         """Return the mean of the records' gradients, each changed by the defense."""
-        per_example = self._of(count).per_example
         total = {name: torch.zeros(1, *shape) for name, shape in self._shapes.items()}
-        for grads, rngs in self._rows(found, count, step):
-            changed = grads if per_example is None else per_example(grads, rngs)
+        for changed, _ in self._rows(found, count, step):
             for name, leaf in changed.items():
                 total[name] += leaf.sum(0, keepdim=True) / count
         return total
 
     def records(self, found: Sequence[Factors], count: int, step: int) -> Iterator[Grads]:
         """Yield chunks of the records' gradients, each defended as a batch of one."""
-        defense = self._of(count)
-        for grads, rngs in self._rows(found, count, step):
-            changed = grads if defense.per_example is None else defense.per_example(grads, rngs)
-            yield defense.update(changed, rngs)
+        for changed, rngs in self._rows(found, count, step):
+            yield self._of(count).update(changed, rngs)
 
     def _rows(
         self, found: Sequence[Factors], count: int, step: int
     ) -> Iterator[tuple[Grads, list[torch.Generator]]]:
-        """Yield gradients of the records' losses, and a generator for each record."""
+        """Yield the records' gradients, each changed by the defense, and a generator for each."""
+        per_example = self._of(count).per_example
         each = 4 * sum(shape.numel() for shape in self._shapes.values())
         size = max(1, ROW_BYTES // max(1, each))
         for start in range(0, count, size):
@@ -92,15 +90,11 @@ class DefendedGradients:
             for one in found:
                 made |= one.rows(rows).gradient()
             many = rows.stop - rows.start
-            factor = (
-                1 if self._summed else count
-            )  # the gradient of a mean has a share of each record
-            grads = {
+            # the gradient of a mean has a share of each record
+            factor = 1 if self._summed else count
+            grads: Grads = {
                 name: made[name].cpu() * factor if name in made else torch.zeros(many, *shape)
                 for name, shape in self._shapes.items()
             }
-            yield grads, [torch_stream(self._seed, "record", step, start + i) for i in range(many)]
-
-
-def _on_cpu(grads: Grads) -> Grads:
-    return {name: leaf.cpu() for name, leaf in grads.items()}
+            rngs = [torch_stream(self._seed, "record", step, start + i) for i in range(many)]
+            yield grads if per_example is None else per_example(grads, rngs), rngs

@@ -156,12 +156,9 @@ def _built(defense: Defense | DefenseSettings | None, batch_size: int) -> Defens
 
 
 def _array(leaf: Tensor) -> np.ndarray:
+    half = leaf.is_floating_point() and leaf.element_size() <= 2  # NumPy lacks bfloat16
     leaf = leaf.detach().cpu()
-    return (leaf if leaf.dtype.is_complex or _is_plain(leaf) else leaf.float()).numpy().copy()
-
-
-def _is_plain(leaf: Tensor) -> bool:
-    return leaf.element_size() > 2 or not leaf.is_floating_point()
+    return (leaf.float() if half else leaf).numpy().copy()
 
 
 def _pickled(model: nn.Module, loss: Callable[..., Any] | str | None) -> bytes:

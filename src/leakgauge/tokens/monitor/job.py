@@ -14,8 +14,8 @@ from leakgauge.core.rng import derive
 from leakgauge.core.types import Dataset, Task
 from leakgauge.defenses.defense import Defense
 from leakgauge.gradients.gradients import params_of
-from leakgauge.results.measurements import Estimate
-from leakgauge.tokens.estimation import Information, estimate_information
+from leakgauge.report.facts import plain_interval
+from leakgauge.tokens.estimation import estimate_information
 from leakgauge.tokens.features import default_layers
 from leakgauge.tokens.gathering import Gathering, checkpoint_parts
 from leakgauge.tokens.linear_gaussian import cheap_information
@@ -132,24 +132,16 @@ def figures(parts: PairSplit, settings: CriticSettings, seed: int) -> dict[str, 
         for name, matched in ((LINEAR, True), (LINEAR_PLACEBO, False))
     }
     return {
-        BOUND: _plain(found.bound),
+        BOUND: plain_interval(found.bound),
         IN_SAMPLE: found.in_sample,
-        PLACEBO: _plain(placebo.bound),
-        GAP: _plain(found.critic_gap),
+        PLACEBO: plain_interval(placebo.bound),
+        GAP: plain_interval(found.critic_gap),
         GAP_IN_SAMPLE: found.gap_in_sample,
-        GAP_PLACEBO: _plain(placebo.critic_gap),
-        **{name: _plain(one) for name, one in linear.items()},
-        LIMIT: _limit(found),
+        GAP_PLACEBO: plain_interval(placebo.critic_gap),
+        **{name: plain_interval(one) for name, one in linear.items()},
+        LIMIT: found.limit if math.isfinite(found.limit) else None,
         LIMITED: found.is_limited,
         "iterations": found.iterations,
         TOKEN: settings.token,
         ESTIMATOR: settings.estimator,
     }
-
-
-def _plain(estimate: Estimate) -> dict[str, float]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-
-
-def _limit(found: Information) -> float | None:
-    return found.limit if math.isfinite(found.limit) else None

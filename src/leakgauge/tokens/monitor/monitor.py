@@ -40,7 +40,7 @@ class Monitor:
         every: steps between cheap measures: the alignment (debiased CKA) of the gradients of a
             batch's records with their inputs, 0 for independent ones, and 1 for ones equal up to
             scale and rotation.
-        checkpoints: steps between estimates, or the steps themselves; 0 for none.
+        checkpoints: steps between estimates, or the steps themselves; 0 or () for none.
         features: name of the module that outputs the data features; None takes the input of the
             layer that runs last.
         layers: names of the watched layers; None for all.

@@ -148,26 +148,24 @@ class Publisher:
         self._publish({STEP: step, ALERT: message}, {})
         self._screen.say(message, style="bold red")
         if self._on_alert is not None:
-            self._safely("on_alert", lambda: self._on_alert and self._on_alert(message))
+            self._safely("on_alert", self._on_alert, message)
 
     def _publish(self, entry: dict[str, Any], flat_figures: dict[str, float]) -> None:
         self._keep(entry)
         if self._file is not None:
-            file = self._file
-            self._safely("the record", lambda: file.add(entry))
+            self._safely("the record", self._file.add, entry)
         if self._log is not None and flat_figures:
-            log, step = self._log, int(entry[STEP])
-            self._safely("log", lambda: log(flat_figures, step))
+            self._safely("log", self._log, flat_figures, int(entry[STEP]))
 
     def _keep(self, entry: dict[str, Any]) -> None:
         kind = next((name for name in self._kept if name in entry), None)
         if kind is not None:
             self._kept[kind].add(entry)
 
-    def _safely(self, what: str, call: Callable[[], Any]) -> None:
+    def _safely(self, what: str, call: Callable[..., Any], *given: Any) -> None:
         """Call a user's function; its error must not end the user's loop."""
         try:
-            call()
+            call(*given)
         except Exception as error:  # noqa: BLE001
             self._screen.say(f"{what} failed ({type(error).__name__}: {one_line(error)})")
 

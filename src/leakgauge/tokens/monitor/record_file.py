@@ -42,27 +42,24 @@ class RecordFile:
         Args:
             start: next step of the loop; None continues after the last entry.
         """
-        if not self._path.is_file():
-            return start or 0
-        last, whole, kept = -1, 0, 0
-        with self._path.open("rb") as file:
-            for line in file:
-                whole += len(line)
-                step = _step(line)
-                if step is None or (start is not None and step >= start):
-                    continue
-                last, kept = max(last, step), kept + len(line)
-        if kept < whole:
-            self._rewrite(start)
+        last, is_whole = -1, True
+        for _, step in self._lines():
+            if step is None or (start is not None and step >= start):
+                is_whole = False
+            else:
+                last = max(last, step)
+        if not is_whole:
+            with replacing(self._path) as part, part.open("wb") as new:
+                for line, step in self._lines():
+                    if step is not None and (start is None or step < start):
+                        new.write(line)
         return last + 1 if start is None else start
 
     def entries(self) -> Iterator[dict[str, Any]]:
         """Yield the entries, one at a time."""
-        if self._path.is_file():
-            with self._path.open("rb") as file:
-                for line in file:
-                    if _step(line) is not None:
-                        yield json.loads(line)
+        for line, step in self._lines():
+            if step is not None:
+                yield json.loads(line)
 
     def add(self, entry: Mapping[str, Any]) -> None:
         """Append an entry, and flush it to the system."""
@@ -70,12 +67,12 @@ class RecordFile:
         with self._path.open("ab") as file:
             file.write(line.encode())
 
-    def _rewrite(self, start: int | None) -> None:
-        with self._path.open("rb") as old, replacing(self._path) as part, part.open("wb") as new:
-            for line in old:
-                step = _step(line)
-                if step is not None and (start is None or step < start):
-                    new.write(line)
+    def _lines(self) -> Iterator[tuple[bytes, int | None]]:
+        """Yield each line with its step."""
+        if self._path.is_file():
+            with self._path.open("rb") as file:
+                for line in file:
+                    yield line, _step(line)
 
 
 def _step(line: bytes) -> int | None:

@@ -16,26 +16,13 @@ ESTIMATOR, TOKEN = "estimator", "token"
 MEAN, SUM = "mean", "sum"
 REDUCTIONS = (MEAN, SUM)
 """Reductions of a loss over the records of a batch."""
+
 LINEAR, LINEAR_PLACEBO = "linear_gaussian", "linear_gaussian_placebo"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorSettings:
-    """Settings of a monitor, with the meaning of its arguments.
-
-    Attributes:
-        every: steps between cheap measures.
-        checkpoints: steps between estimates, or the steps themselves; 0 or () for none.
-        pairs: ``"stream"`` or ``"checkpoint"``.
-        records: largest number of records per batch in the cheap measure.
-        gather: steps between pairs of the stream.
-        window: number of kept pairs of the stream, or of recent records.
-        width: largest number of kept values of each layer's gradient.
-        reduction: reduction of the loss, ``"mean"`` or ``"sum"``; defenses that clip use it.
-        waiting: largest number of waiting estimates.
-        wait_s: seconds to wait for estimates at the end of the loop.
-        alert: threshold in nats for the lower end of an estimate; None for no alerts.
-        seed: seed of all random draws.
+    """Settings of a monitor: the arguments of ``Monitor`` with the same names and meaning.
 
     Raises:
         InputError: a value is out of its range.

@@ -193,8 +193,8 @@ class Taps:
         is_default = self._features is None
 
         def after(args: Any, kwargs: Any, output: Any) -> None:
-            x = _input(args, kwargs)
-            if x is None or not isinstance(output, Tensor) or not output.requires_grad:
+            x = _input(args, kwargs, output)
+            if x is None:
                 return
             now = self._pass()
             if is_default:
@@ -208,14 +208,11 @@ class Taps:
 
     def _after_head(self, args: Any, kwargs: Any, output: Any) -> None:
         """Catch data features if nothing else is due."""
-        if self._due or not self._wants:
-            return
-        x = _input(args, kwargs)
-        if x is None or not isinstance(output, Tensor) or not output.requires_grad:
-            return
-        now = self._begin(None)
-        now.feature = x.detach()
-        now.mark(output, self._used)
+        x = None if self._due or not self._wants else _input(args, kwargs, output)
+        if x is not None:
+            now = self._begin(None)
+            now.feature = x.detach()
+            now.mark(output, self._used)
 
     def _after_features(self, args: Any, kwargs: Any, output: Any) -> None:
         found = first_tensor(output) if self._wants else None
@@ -251,7 +248,10 @@ def _after(module: nn.Module, function: Any) -> RemovableHandle:
     return module.register_forward_hook(Hook(module, function), with_kwargs=True)
 
 
-def _input(args: Any, kwargs: Any) -> Tensor | None:
+def _input(args: Any, kwargs: Any, output: Any) -> Tensor | None:
+    """Return the input of a call; None without one, or without a gradient in the output."""
+    if not isinstance(output, Tensor) or not output.requires_grad:
+        return None
     if args and isinstance(args[0], Tensor):
         return args[0] if args[0].dim() > 0 else None
     return first_tensor((args, kwargs))

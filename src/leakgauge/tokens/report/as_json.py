@@ -1,13 +1,13 @@
 """The figures as plain values, for ``--json``, and as paragraphs for the terminal."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from leakgauge.report.section import Level, Line
+from leakgauge.report.facts import plain_interval
+from leakgauge.report.section import Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
 from leakgauge.report.wording import quoted
-from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.results.measurements import Measurement
 from leakgauge.results.metrics import UTILITY
 from leakgauge.runs.question import Answer
 from leakgauge.tokens.metrics import (
@@ -21,7 +21,7 @@ from leakgauge.tokens.metrics import (
     PLACEBO,
 )
 from leakgauge.tokens.report.levels import headline, level_of_peak
-from leakgauge.tokens.report.rows import Course, Curve, Phase, courses, schedule
+from leakgauge.tokens.report.rows import Course, Curve, courses, schedule
 from leakgauge.tokens.report.wording import ranks_of_attack, trend, verdict
 from leakgauge.tokens.words import QUESTION
 
@@ -42,6 +42,7 @@ _NAMES = {
 def as_json(answer: Answer, folder: Path) -> Plain:
     """Return one entry for each checkpoint and critic, the verdicts, and the advice."""
     run, found = answer.run, courses(answer.measurements)
+    first = found[0]
     return {
         "label": run.settings.get("label", ""),
         "seed": run.settings["seed"],
@@ -55,10 +56,10 @@ def as_json(answer: Answer, folder: Path) -> Plain:
         ],
         "schedule": [
             {"from": one.start, "to": one.end, "noise": one.multiplier}
-            for one in _schedule(found[0])
+            for one in schedule(first.leading, level_of_peak(first.peak, first.placebo))
         ],
         "utility": {
-            one.metric: _figure(one.estimate)
+            one.metric: plain_interval(one.estimate)
             for one in answer.measurements
             if one.metric in UTILITY
         },
@@ -73,7 +74,7 @@ def lines(answer: Answer) -> list[Line]:
     for course in courses(answer.measurements):
         if course.peak is None:
             continue
-        level = _level(course)
+        level = level_of_peak(course.peak, course.placebo)
         detail = QUESTION if not course.is_defended else f"{QUESTION}, {course.defense}"
         made.append(Line(quoted(verdict(course, level)), level, headline(level), detail))
         texts = [trend(course), *(ranks_of_attack(one, course) for one in course.curves)]
@@ -81,33 +82,22 @@ def lines(answer: Answer) -> list[Line]:
     return [*made, *(Line(quoted(utility_line(one))) for one in utilities(answer.measurements))]
 
 
-def _level(course: Course) -> Level:
-    return "unknown" if course.peak is None else level_of_peak(course.peak, course.placebo)
-
-
-def _schedule(course: Course) -> list[Phase]:
-    return schedule(course.leading, _level(course))
-
-
 def _verdict(course: Course) -> Plain:
-    one = course.peak
+    one, level = course.peak, level_of_peak(course.peak, course.placebo)
     return {
         "defense": course.defense,
-        "verdict": None if one is None else headline(_level(course)),
+        "verdict": None if one is None else headline(level),
         "step": None if one is None else int(one.details["step"]),
-        "information_nats": None if one is None else _figure(one.estimate),
+        "information_nats": _of(one),
         "looks": None if one is None else int(one.details["looks"]),
     }
 
 
 def _entry(course: Course, curve: Curve, step: int) -> Plain:
-    figures = {
-        name: _of(curve.figures.get(metric, {}).get(step)) for metric, name in _NAMES.items()
-    }
     return {
         "step": step,
         "accuracy": _of(course.model.get(step)),
-        **figures,
+        **{name: _of(curve.figures.get(key, {}).get(step)) for key, name in _NAMES.items()},
         "cheap": _of(course.cheap.get(step)),
         "token": curve.token,
         "estimator": curve.estimator,
@@ -117,9 +107,5 @@ def _entry(course: Course, curve: Curve, step: int) -> Plain:
     }
 
 
-def _of(one: Measurement | None) -> Mapping[str, float] | None:
-    return None if one is None else _figure(one.estimate)
-
-
-def _figure(estimate: Estimate) -> Plain:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+def _of(one: Measurement | None) -> dict[str, float] | None:
+    return None if one is None else plain_interval(one.estimate)

@@ -1,6 +1,6 @@
 """Charts of a training: bound, placebo and accuracy; matched and mismatched scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.tokens.metrics import INFORMATION, MATCHED, MISMATCHED, PLACEBO
-from leakgauge.tokens.report.rows import Curve
+from leakgauge.tokens.report.rows import Curve, Steps
 
 DASHED, DOTTED = (0, (5, 2)), (0, (1, 1.5))
 _DEEPEST = -3.0
@@ -18,8 +18,8 @@ _DEEPEST = -3.0
 
 def bound_chart(
     curve: Curve,
-    model: Mapping[int, Measurement],
-    cheap: Mapping[int, Measurement],
+    model: Steps,
+    cheap: Steps,
     steps: Sequence[int],
     *,
     name: str,
@@ -38,26 +38,12 @@ def bound_chart(
     with chart(name) as (axes, svg):
         axes.set_position((0.125, 0.19, 0.755, 0.785))
         axes.axhline(0, color=MUTED, linewidth=1)
-        places, placebo = _drawn(curve, PLACEBO, steps)
-        axes.fill_between(
-            places,
-            [max(one.low, _DEEPEST) for one in placebo],
-            [one.high for one in placebo],
-            color=MUTED,
-            alpha=0.3,
-            linewidth=0,
-        )
-        known = [step for step in steps if step in cheap]
-        _line(
-            axes,
-            [steps.index(step) for step in known],
-            [cheap[step].estimate for step in known],
-            colour=INK,
-            dash=DASHED,
-        )
-        _line(axes, *_drawn(curve, INFORMATION, steps), colour=ACCENT, dash="-")
-        low = axes.get_ylim()[0]
-        axes.set_ylim(bottom=max(low, _DEEPEST))
+        places, placebo = _drawn(curve.figures.get(PLACEBO, {}), steps)
+        low, high = [max(one.low, _DEEPEST) for one in placebo], [one.high for one in placebo]
+        axes.fill_between(places, low, high, color=MUTED, alpha=0.3, linewidth=0)
+        _line(axes, cheap, steps, colour=INK, dash=DASHED)
+        _line(axes, curve.figures.get(INFORMATION, {}), steps, colour=ACCENT, dash="-")
+        axes.set_ylim(bottom=max(axes.get_ylim()[0], _DEEPEST))
         _axis(axes, steps)
         if model:
             _accuracy(axes, [(steps.index(step), one) for step, one in model.items()])
@@ -73,30 +59,24 @@ def scores_chart(curve: Curve, steps: Sequence[int], *, name: str) -> Markup:
         name: unique name of the chart on the page.
     """
     with chart(name) as (axes, svg):
-        _line(axes, *_drawn(curve, MATCHED, steps), colour=ACCENT, dash="-")
-        _line(axes, *_drawn(curve, MISMATCHED, steps), colour=INK, dash=DASHED)
+        _line(axes, curve.figures.get(MATCHED, {}), steps, colour=ACCENT, dash="-")
+        _line(axes, curve.figures.get(MISMATCHED, {}), steps, colour=INK, dash=DASHED)
         _axis(axes, steps)
     return svg[0]
 
 
-def _drawn(curve: Curve, metric: str, steps: Sequence[int]) -> tuple[list[int], list[Estimate]]:
-    found = curve.figures.get(metric, {})
+def _drawn(found: Steps, steps: Sequence[int]) -> tuple[list[int], list[Estimate]]:
+    """Return the places on the axis and the figures of the checkpoints that have one."""
     known = [step for step in steps if step in found]
     return [steps.index(step) for step in known], [found[step].estimate for step in known]
 
 
-def _line(
-    axes: Axes, places: Sequence[int], estimates: Sequence[Estimate], *, colour: str, dash: object
-) -> None:
+def _line(axes: Axes, found: Steps, steps: Sequence[int], *, colour: str, dash: object) -> None:
+    places, estimates = _drawn(found, steps)
     values = [max(one.value, _FAR_BELOW) for one in estimates]
-    below = [
-        max(0.0, value - max(one.low, _FAR_BELOW))
-        for value, one in zip(values, estimates, strict=True)
-    ]
-    above = [
-        max(0.0, min(one.high, -_FAR_BELOW) - value)
-        for value, one in zip(values, estimates, strict=True)
-    ]
+    pairs = list(zip(values, estimates, strict=True))
+    below = [max(0.0, value - max(one.low, _FAR_BELOW)) for value, one in pairs]
+    above = [max(0.0, min(one.high, -_FAR_BELOW) - value) for value, one in pairs]
     axes.errorbar(
         places,
         values,
@@ -137,7 +117,6 @@ def _accuracy(axes: Axes, known: Sequence[tuple[int, Measurement]]) -> None:
         markersize=4,
         linewidth=1.6,
     )
-    shares = all(0 <= one.estimate.value <= 1 for _, one in known)
-    if shares:
+    if all(0 <= one.estimate.value <= 1 for _, one in known):
         right.set_ylim(0, 1)
         right.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.0f} %"))

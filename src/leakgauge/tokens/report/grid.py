@@ -72,7 +72,7 @@ def draw(squares: Map, *, name: str) -> Markup:
         squares: cells of the map.
         name: unique name of the chart on the page.
     """
-    sizes, steps = _axes_of(squares)
+    sizes, steps = (sorted(set(ticks)) for ticks in zip(*squares, strict=True))
     values = [one.value for one in squares.values()]
     low, span = min(values), max(max(values) - min(values), 1e-12)
     with chart(name) as (axes, svg):
@@ -82,12 +82,9 @@ def draw(squares: Map, *, name: str) -> Markup:
             axes.fill_between(
                 [x - 0.48, x + 0.48], y - 0.46, y + 0.46, color=ACCENT, alpha=shade, lw=0
             )
-            if one.accuracy is not None:
-                text = (
-                    f"{100 * one.accuracy:.0f} %"
-                    if 0 <= one.accuracy <= 1
-                    else f"{one.accuracy:.2f}"
-                )
+            share = one.accuracy
+            if share is not None:
+                text = f"{100 * share:.0f} %" if 0 <= share <= 1 else f"{share:.2f}"
                 axes.text(x, y, text, ha="center", va="center", color=INK)
         axes.set_xticks(range(len(steps)), [str(step) for step in steps])
         axes.set_yticks(range(len(sizes)), [str(size) for size in sizes])
@@ -110,12 +107,8 @@ def _in_words(label: str, squares: Map) -> str:
 def _measured(comparison: Comparison, along: Sequence[Group]) -> list[str]:
     """Return the measured gaps and bounds, in the order of the question's metrics."""
     names = {one.metric for group in along for one in _of(comparison, group)}
-    kinds = (GAP, INFORMATION)
-    return [
-        name
-        for name in METRICS
-        if name in names and name.partition(": ")[0] in kinds and ": " in name
-    ]
+    starts = (f"{GAP}: ", f"{INFORMATION}: ")
+    return [name for name in METRICS if name in names and name.startswith(starts)]
 
 
 def _squares(comparison: Comparison, along: Sequence[Group], metric: str) -> Map:
@@ -123,12 +116,9 @@ def _squares(comparison: Comparison, along: Sequence[Group], metric: str) -> Map
     for group in along:
         measured = _of(comparison, group)
         for step in sorted({one.round for one in measured if isinstance(one.round, int)}):
-            own = [one for one in measured if (one.metric, one.round) == (metric, step)]
-            model = [
-                one
-                for one in measured
-                if one.round == step and one.metric.partition(": ")[0] == MODEL
-            ]
+            here = [one for one in measured if one.round == step]
+            model = [one for one in here if one.metric.partition(": ")[0] == MODEL]
+            own = [one for one in here if one.metric == metric]
             if own:
                 accuracy = over_seeds(model, METRICS[model[0].metric]).value if model else None
                 value = over_seeds(own, METRICS[metric]).value
@@ -137,13 +127,5 @@ def _squares(comparison: Comparison, along: Sequence[Group], metric: str) -> Map
 
 
 def _of(comparison: Comparison, group: Group) -> list[Measurement]:
-    return [
-        one
-        for key in group.keys
-        if key in comparison.cells
-        for one in comparison.cells[key].measurements
-    ]
-
-
-def _axes_of(squares: Map) -> tuple[list[int], list[int]]:
-    return sorted({size for size, _ in squares}), sorted({step for _, step in squares})
+    cells = [comparison.cells[key] for key in group.keys if key in comparison.cells]
+    return [one for cell in cells for one in cell.measurements]

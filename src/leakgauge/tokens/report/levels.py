@@ -42,19 +42,17 @@ def level_of(bound: Estimate, placebo: Estimate | None = None) -> Level:
     return "strong" if value >= STRONG_NATS else "clear" if value >= CLEAR_NATS else "weak"
 
 
-def had_time(peak: Measurement) -> bool:
-    """Return whether the critic of the largest bound learned something, or had enough time."""
-    known = int(peak.details.get("iterations of the critic", "1"))
-    return known > 0 or int(peak.details.get("iterations allowed", ENOUGH)) >= ENOUGH
-
-
-def level_of_peak(peak: Measurement, placebo: Measurement | None) -> Level:
-    """Return the level of a training's largest bound.
+def level_of_peak(peak: Measurement | None, placebo: Measurement | None) -> Level:
+    """Return the level of a training's largest bound; unknown without one.
 
     Without a leak it is inconclusive if the critic learned nothing in too little time.
     """
+    if peak is None:
+        return "unknown"
     level = level_of(peak.estimate, None if placebo is None else placebo.estimate)
-    return "inconclusive" if level == "none" and not had_time(peak) else level
+    known = int(peak.details.get("iterations of the critic", "1"))
+    had_time = known > 0 or int(peak.details.get("iterations allowed", ENOUGH)) >= ENOUGH
+    return "inconclusive" if level == "none" and not had_time else level
 
 
 def headline(level: Level) -> str:

@@ -1,20 +1,19 @@
 """The section of the timeline in a report, made from measurements alone."""
 
+from collections.abc import Mapping
 from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from leakgauge.core.checks import InputError
 from leakgauge.inference.spec import InferenceSpec
-from leakgauge.report.facts import other_facts
-from leakgauge.report.section import Chart, Level, Row, Section
+from leakgauge.report.facts import other_facts, parts
+from leakgauge.report.section import Chart, Row, Section
 from leakgauge.report.templates import render
 from leakgauge.report.utility import about_utility, useless_models, utilities, words_of
 from leakgauge.runs.question import Answer, Question
-from leakgauge.runs.repeat import repeat_audit
-from leakgauge.runs.spec import declared, make_spec
+from leakgauge.runs.repeat import repeat_audit, spec_of_run
 from leakgauge.tokens.metrics import METRICS
 from leakgauge.tokens.report.as_json import lines
 from leakgauge.tokens.report.charts import bound_chart, scores_chart
@@ -42,9 +41,6 @@ from leakgauge.tokens.report.wording import (
 from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION, TOKENS
 
-PARTS = ("records", "columns", "private", "test", "users")
-"""Sizes of the data, in the order of the report."""
-
 _NAV = (
     ("verdict", "Verdict"),
     ("curves", "Curves"),
@@ -63,17 +59,19 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         question: the question; its name is the prefix of the anchors.
     """
     run, at = answer.run, question.name
-    found = courses(answer.measurements)
-    learned = utilities(answer.measurements)
-    first = found[0]
-    level = level_in(first)
+    found, learned = courses(answer.measurements), utilities(answer.measurements)
+    levels = [level_of_peak(one.peak, one.placebo) for one in found]
+    texts = [
+        {"says": verdict(one, level), "trend": trend(one), "attack": about_attack(one)}
+        for one, level in zip(found, levels, strict=True)
+    ]
     html = render(
         "leakgauge.tokens.report",
         "section.html.j2",
         {
             "at": at,
             "run": run,
-            "courses": [(one, level_in(one), _texts(one)) for one in found],
+            "courses": list(zip(found, levels, texts, strict=True)),
             "charts": [_charts(one, f"{at}-{number}") for number, one in enumerate(found)],
             "headline": headline,
             "figure": figure,
@@ -82,14 +80,14 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "limited": limited_steps,
             "ignorant": ignorant_steps,
             "ranks": ranks_of_attack,
-            "model_name": _model_name(first),
-            "schedule": schedule(first.leading, level),
+            "model_name": _model_name(found[0]),
+            "schedule": schedule(found[0].leading, levels[0]),
             "no_guarantee": NO_GUARANTEE,
             "least": LEAST,
             "missing": answer.missing,
             "learned": [about_utility(one) for one in learned],
-            "parts": {name: run.data[name] for name in PARTS if name in run.data},
-            "rest": other_facts({k: v for k, v in run.data.items() if k not in PARTS}),
+            "parts": parts(run.data),
+            "rest": other_facts(run.data),
             "strong": STRONG_NATS,
             "clear": CLEAR_NATS,
             "nothing": NOTHING_NATS,
@@ -121,38 +119,14 @@ _STYLE = """
 """
 
 
-def level_in(course: Course) -> Level:
-    """Return the level of a training's largest bound."""
-    return "unknown" if course.peak is None else level_of_peak(course.peak, course.placebo)
-
-
-def next_command(settings: Any, question: Question) -> str:
+def next_command(settings: Mapping[str, Any], question: Question) -> str:
     """Return the command with both tokens; empty if both were used."""
-    if not (settings.get("data") or settings.get("task")):
-        return ""
-    known = declared(TimelineSpec)
-    given = {key: settings[key] for key in settings if key in known}
-    given.pop("features", None)
-    given.pop("layers", None)
-    if settings.get("task"):
-        given.pop("label", None)  # the task has its own
-    try:
-        spec = make_spec(TimelineSpec, given)
-    except InputError:  # the run has settings that this version lacks
-        return ""
-    assert isinstance(spec, TimelineSpec)
-    if set(spec.token) == set(TOKENS):
+    given = {key: settings[key] for key in settings if key not in ("features", "layers")}
+    spec = spec_of_run(given, TimelineSpec)
+    if spec is None or set(spec.token) == set(TOKENS):
         return ""
     both = changed(spec, token=TOKENS)
     return repeat_audit("audit", {question.name: (question, both)}, InferenceSpec)
-
-
-def _texts(course: Course) -> dict[str, Any]:
-    return {
-        "says": verdict(course, level_in(course)),
-        "trend": trend(course),
-        "attack": about_attack(course),
-    }
 
 
 def _charts(course: Course, name: str) -> list[tuple[Chart, Chart]]:
@@ -212,7 +186,7 @@ def _summary(answer: Answer, course: Course) -> Row:
     if one is None:
         text = " ".join(answer.missing) or "No critic was evaluated."
         return Row(QUESTION, "Not measured", "unknown", text, test=test)
-    level = level_in(course)
+    level = level_of_peak(one, course.placebo)
     return Row(
         ask=QUESTION,
         verdict=headline(level),

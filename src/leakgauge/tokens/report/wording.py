@@ -1,5 +1,6 @@
 """The meaning of the figures, in sentences for non-specialist readers."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from leakgauge.report.levels import LEAKS
@@ -7,7 +8,7 @@ from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.scores import smallest_detectable
-from leakgauge.tokens.metrics import RANKS_BOUND, RANKS_GAP
+from leakgauge.tokens.metrics import INFORMATION, RANKS_BOUND, RANKS_GAP
 from leakgauge.tokens.report.rows import Course, Curve
 from leakgauge.tokens.settings import BOUNDS
 
@@ -57,24 +58,32 @@ def verdict(course: Course, level: Level) -> str:
             f"{kind_of(what)} of {figure(one.estimate.value)} nats ({_interval(one)}) on the "
             "mutual information of a batch's gradient and its data features"
         )
-        rest = _limited(one) if is_limited(one) else _beyond(what)
-        return f"{text}. {rest}"
-    return f"{_nothing(one)} {_unlearned(one)}".strip()
-
-
-def _beyond(estimator: str) -> str:
-    return "More may leak." if estimator in BOUNDS else "It is not a bound, and may be too large."
-
-
-def _nothing(one: Measurement) -> str:
-    """Return a sentence on the smallest leak that the run could have seen."""
-    what, by = one.details["estimator"], _who(one)
-    return (
-        f"No leak is found by {by}: the largest held-out {kind_of(what)} is "
+        return f"{text}. {_beyond(one)}"
+    text = (
+        f"No leak is found by {_who(one)}: the largest held-out {kind_of(what)} is "
         f"{figure(one.estimate.value)} nats ({_interval(one)}). The smallest leak that this run "
         f"could have seen is about {figure(smallest(one.estimate))} nats (with 80 % power); "
         "another critic, token or layer may find more."
     )
+    if is_ignorant(one.details):
+        text += (
+            f" No critic did better than a constant one in {one.details['iterations allowed']} "
+            "iterations; one that learns longer, or from more records, may."
+        )
+    return text
+
+
+def _beyond(one: Measurement) -> str:
+    """Return a sentence on what the estimate may miss."""
+    if is_limited(one.details):
+        return (
+            f"The estimate is limited by its sample: `{one.details['estimator']}` cannot exceed "
+            f"{one.details['limit, nats']} nats, the log of the batches that it compares, and the "
+            "interval comes near. The data may leak more."
+        )
+    if one.details["estimator"] in BOUNDS:
+        return "More may leak."
+    return "It is not a bound, and may be too large."
 
 
 def smallest(estimate: Estimate) -> float:
@@ -89,15 +98,6 @@ def smallest(estimate: Estimate) -> float:
     return smallest_detectable(replace(estimate, low=-reach, high=reach), 0.0)
 
 
-def _unlearned(one: Measurement) -> str:
-    if one.details.get("iterations of the critic") != "0":
-        return ""
-    return (
-        f"No critic did better than a constant one in {one.details['iterations allowed']} "
-        "iterations; one that learns longer, or from more records, may."
-    )
-
-
 def _who(one: Measurement) -> str:
     return f"`{one.details['estimator']}` with the `{one.details['token']}` token"
 
@@ -109,17 +109,14 @@ def _interval(one: Measurement) -> str:
     )
 
 
-def is_limited(one: Measurement) -> bool:
-    """Return whether the sample may limit the estimate."""
-    return one.details.get("limited by its sample") == "yes"
+def is_limited(details: Mapping[str, str]) -> bool:
+    """Return whether the sample may limit an estimate with these details."""
+    return details.get("limited by its sample") == "yes"
 
 
-def _limited(one: Measurement) -> str:
-    return (
-        f"The estimate is limited by its sample: `{one.details['estimator']}` cannot exceed "
-        f"{one.details['limit, nats']} nats, the log of the batches that it compares, and the "
-        "interval comes near. The data may leak more."
-    )
+def is_ignorant(details: Mapping[str, str]) -> bool:
+    """Return whether a constant critic did best."""
+    return details.get("iterations of the critic") == "0"
 
 
 def trend(course: Course) -> str:
@@ -127,17 +124,12 @@ def trend(course: Course) -> str:
     curve = course.leading
     if curve is None or len(curve.steps) < 2:
         return ""
-    estimates = {step: curve.at("information", step) for step in curve.steps}
-    values = {step: one.value for step, one in estimates.items() if one is not None}
+    values = {step: one.estimate.value for step, one in curve.figures[INFORMATION].items()}
     first, last = curve.steps[0], curve.steps[-1]
-    top = max(values, key=lambda step: values[step])
-    shape = (
-        "it is largest at the first checkpoint"
-        if top == first
-        else "it is largest at the last checkpoint"
-        if top == last
-        else f"it rises until sub-epoch {top} and falls after it"
-    )
+    top = max(curve.steps, key=lambda step: values[step])
+    shape = f"it rises until sub-epoch {top} and falls after it"
+    if top in (first, last):
+        shape = f"it is largest at the {'first' if top == first else 'last'} checkpoint"
     return (
         f"The bound of {curve.title} goes from {figure(values[first])} nats at sub-epoch {first} "
         f"to {figure(values[last])} at sub-epoch {last}; {shape}."
@@ -146,9 +138,7 @@ def trend(course: Course) -> str:
 
 def limited_steps(curve: Curve) -> str:
     """Return a sentence on checkpoints with an estimate limited by its sample; else empty."""
-    found = [
-        step for step in curve.steps if curve.about(step).get("limited by its sample") == "yes"
-    ]
+    found = [step for step in curve.steps if is_limited(curve.about(step))]
     if not found:
         return ""
     limit = curve.about(found[0])["limit, nats"]
@@ -161,9 +151,7 @@ def limited_steps(curve: Curve) -> str:
 
 def ignorant_steps(curve: Curve) -> str:
     """Return a sentence on checkpoints with a constant best critic; else empty."""
-    found = [
-        step for step in curve.steps if curve.about(step).get("iterations of the critic") == "0"
-    ]
+    found = [step for step in curve.steps if is_ignorant(curve.about(step))]
     if not found:
         return ""
     return (
@@ -179,22 +167,21 @@ def ranks_of_attack(curve: Curve, course: Course) -> str:
     if not known:
         return ""
     texts = [f"{figure(one.value)} ({ends(one)}) for {what}" for one, what in known]
-    count = known[0][0].n
+    first = _first_of_attack(course)
+    attack = "the attack" if first is None else f"`{first.adversary}`"
     return (
-        f"Over {count} checkpoints the rank correlation with the PSNR of {course_attack(course)} "
+        f"Over {known[0][0].n} checkpoints the rank correlation with the PSNR of {attack} "
         f"is {' and '.join(texts)} of {curve.title}. Only the order of checkpoints is compared."
     )
 
 
-def course_attack(course: Course) -> str:
-    """Return the attack's name."""
-    first = next((one for steps in course.attack.values() for one in steps.values()), None)
-    return "the attack" if first is None else f"`{first.adversary}`"
+def _first_of_attack(course: Course) -> Measurement | None:
+    return next((one for steps in course.attack.values() for one in steps.values()), None)
 
 
 def about_attack(course: Course) -> str:
     """Return a sentence on the attack, and on the attacks of the paper."""
-    first = next((one for steps in course.attack.values() for one in steps.values()), None)
+    first = _first_of_attack(course)
     if first is None:
         return ""
     return (

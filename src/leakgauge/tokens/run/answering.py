@@ -1,11 +1,12 @@
 """Trains the model, measures all checkpoints and returns the answer."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from leakgauge.core.checks import require
+from leakgauge.results.measurements import Measurement
 from leakgauge.runs.parts import Kept, begin, each_once
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
@@ -14,11 +15,10 @@ from leakgauge.tokens.run.measuring import CheckpointFigure, measured
 from leakgauge.tokens.run.preparing import TokensPrepared
 from leakgauge.tokens.run.summarising import TokenCell, summarised
 from leakgauge.tokens.run.training import ModelCheckpoint, trained
-from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION
 
 JobResult = dict[str, Any]
-Job = Callable[["TimelineSpec", TokensPrepared, ModelCheckpoint], JobResult]
+Job = Callable[[TokensPrepared, ModelCheckpoint], JobResult]
 
 
 def answer(
@@ -38,18 +38,16 @@ def answer(
     if spec.images and prepared.are_images:
         jobs["attack"] = attacked
     results = _results(prepared, course, jobs, folder, progress, workers)
-    missing = [text for one in results.values() for text in one["missing"]]
-    cell = TokenCell(prepared.dataset, prepared.label, spec.seed)
-    measurements = [
-        one
-        for text in spec.defenses
-        for one in summarised(spec, cell, text, _figures(results, course, text))
-    ]
+    missing = tuple(dict.fromkeys(text for _, one in results for text in one["missing"]))
+    measurements: list[Measurement] = []
+    for text in spec.defenses:
+        cell = TokenCell(prepared.source.name, prepared.run.settings["label"], text, spec.seed)
+        measurements += summarised(spec, cell, _figures(results, text))
     require(
         any("estimator" in one.details for one in measurements),
-        f"nothing could be measured: {'; '.join(dict.fromkeys(missing))}",
+        f"nothing could be measured: {'; '.join(missing)}",
     )
-    return Answer(prepared.run, measurements, tuple(dict.fromkeys(missing)))
+    return Answer(prepared.run, measurements, missing)
 
 
 def _results(
@@ -59,47 +57,37 @@ def _results(
     folder: WorkFolder,
     progress: Progress,
     workers: int | None,
-) -> dict[str, JobResult]:
+) -> list[tuple[ModelCheckpoint, JobResult]]:
     """Run each job at each checkpoint, or read its kept result back."""
-    at_of = {_name(at, kind): (at, job) for at in course for kind, job in jobs.items()}
+    at_of = {
+        f"{at.defense}/{kind}-{at.step:06d}": (at, job)
+        for at in course
+        for kind, job in jobs.items()
+    }
     # jobs need no source, which may be large
     bare = replace(prepared, source=None)  # type: ignore[arg-type]
+    kept = min(prepared.spec.records, len(prepared.private)) * (len(prepared.layers) + 1)
     parts, _ = each_once(
         folder,
         {name: digest_of(at.tensors) for name, (at, _) in at_of.items()},
         lambda left: {name: partial(_one, bare, *at_of[name]) for name in left},
         partial(progress.step, f"{QUESTION}: measuring checkpoints"),
         workers=workers,
-        memory=_memory(prepared),
+        memory=2 * 4 * kept * prepared.spec.width,  # the pairs of a checkpoint, twice
     )
-    return {name: dict(about) for name, (_, about) in parts.items()}
+    return [(at_of[name][0], dict(about)) for name, (_, about) in parts.items()]
 
 
 def _one(prepared: TokensPrepared, at: ModelCheckpoint, job: Job) -> Kept:
-    return {}, job(prepared.spec, prepared, at)
-
-
-def _name(at: ModelCheckpoint, kind: str) -> str:
-    return f"{at.defense}/{kind}-{at.step:06d}"
+    return {}, job(prepared, at)
 
 
 def _figures(
-    results: Mapping[str, JobResult], course: Sequence[ModelCheckpoint], defense: str
+    results: Iterable[tuple[ModelCheckpoint, JobResult]], defense: str
 ) -> dict[int, list[CheckpointFigure]]:
+    """Return the figures of a defense by sub-epoch."""
     found: dict[int, list[CheckpointFigure]] = {}
-    for at in course:
+    for at, one in results:
         if at.defense == defense:
-            found[at.step] = [
-                CheckpointFigure.of_plain(one)
-                for name, each in results.items()
-                if name in {_name(at, kind) for kind in ("figures", "attack")}
-                for one in each["figures"]
-            ]
+            found.setdefault(at.step, []).extend(map(CheckpointFigure.of_plain, one["figures"]))
     return found
-
-
-def _memory(prepared: TokensPrepared) -> int:
-    """Return the memory of one checkpoint in bytes: its pairs twice."""
-    spec = prepared.spec
-    kept = min(spec.records, len(prepared.private)) * spec.width * (len(prepared.layers) + 1)
-    return 2 * 4 * kept

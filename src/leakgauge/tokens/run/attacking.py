@@ -1,9 +1,6 @@
-"""The attack beside it: images rebuilt from single gradients at one checkpoint."""
+"""The attack at one checkpoint: images rebuilt from single gradients."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +14,6 @@ from leakgauge.inversion.labels.inference import infer_labels
 from leakgauge.inversion.metrics.lpips import default_lpips
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates
 from leakgauge.inversion.scoring import Baselines, Scorer, range_of, to_unit
-from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import mean_estimate
 from leakgauge.tokens.checking import attack_of
 from leakgauge.tokens.metrics import LPIPS, MSE, PSNR, SSIM
@@ -28,13 +24,10 @@ from leakgauge.tokens.words import QUESTION
 from leakgauge.training.client import Client
 from leakgauge.training.sending import send
 
-if TYPE_CHECKING:
-    from leakgauge.tokens.spec import TimelineSpec
-
 READ_OFF, GRANTED, SEARCHED = "read off the gradient", "granted", "searched for"
 
 
-def attacked(spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint) -> dict[str, Any]:
+def attacked(prepared: TokensPrepared, at: ModelCheckpoint) -> dict[str, Any]:
     """Return how well images are rebuilt at one checkpoint, as plain values.
 
     Each image is a batch of its own, as in the paper. The images are the same at every checkpoint,
@@ -42,15 +35,13 @@ def attacked(spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint) 
     """
     with one_thread():
         try:
-            figures = [one.plain() for one in _figures(spec, prepared, at)]
-            return {"figures": figures, "missing": []}
+            return {"figures": [one.plain() for one in _figures(prepared, at)], "missing": []}
         except InputError as error:
             return {"figures": [], "missing": [f"attack at sub-epoch {at.step}: {error}"]}
 
 
-def _figures(
-    spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint
-) -> list[CheckpointFigure]:
+def _figures(prepared: TokensPrepared, at: ModelCheckpoint) -> list[CheckpointFigure]:
+    spec = prepared.spec
     task, params = at.task(prepared.task)
     drawn = stream(spec.seed, QUESTION, "images").permutation(len(prepared.private))
     rows = prepared.private[torch.from_numpy(drawn[: spec.images])]
@@ -77,10 +68,14 @@ def _figures(
     guess = Baselines(public, public.x.mean(0)).mean.expand_as(private.x)
     chances = scorer.scores(guess.contiguous(), private.x)
     details = {"labels": how, "iterations": str(method.iterations)}
-    return [
-        CheckpointFigure(name, _mean(values), float(chances[name].mean()), spec.attack, details)
+    means = {
+        name: mean_estimate(values.detach().cpu().numpy())
         for name, values in scores.items()
         if bool(values.isfinite().all())
+    }
+    return [
+        CheckpointFigure(name, mean, float(chances[name].mean()), spec.attack, details)
+        for name, mean in means.items()
     ]
 
 
@@ -90,8 +85,3 @@ def _labels(task: Task, params: Params, sent: Grads, y: Tensor) -> tuple[Tensor,
         return infer_labels(task, params, sent, 1).labels, READ_OFF
     except InputError:
         return y, GRANTED
-
-
-def _mean(values: Tensor) -> Estimate:
-    estimate = mean_estimate(values.detach().cpu().double().numpy())
-    return replace(estimate, n=len(values))

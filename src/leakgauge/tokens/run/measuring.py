@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, Self
 
 import torch
@@ -13,8 +14,7 @@ from leakgauge.core.rng import derive, stream, torch_stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params, Task
 from leakgauge.results.measurements import Estimate
-from leakgauge.runs.spec import NONE
-from leakgauge.tokens.estimation import Information, estimate_information
+from leakgauge.tokens.estimation import estimate_information
 from leakgauge.tokens.gathering import Gathering, checkpoint_parts, fewest_records
 from leakgauge.tokens.linear_gaussian import cheap_information
 from leakgauge.tokens.metrics import (
@@ -32,6 +32,7 @@ from leakgauge.tokens.metrics import (
     of_model,
 )
 from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
+from leakgauge.tokens.run.streaming import pairs_of
 from leakgauge.tokens.run.training import ModelCheckpoint
 from leakgauge.tokens.settings import PAIRS_OF_PAPER, PAPER, CriticSettings, settings_of
 from leakgauge.tokens.sources import FixedPairs, PairSplit, split_stream
@@ -59,7 +60,7 @@ class CheckpointFigure:
     estimate: Estimate
     chance: float = 0.0
     adversary: str = ""
-    details: dict[str, str] | None = None
+    details: dict[str, str] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """Return the figure as plain values, for ``of_plain``."""
@@ -71,7 +72,7 @@ class CheckpointFigure:
         return cls(**{**values, "estimate": Estimate(**values["estimate"])})
 
 
-def measured(spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint) -> dict[str, Any]:
+def measured(prepared: TokensPrepared, at: ModelCheckpoint) -> dict[str, Any]:
     """Return the figures of one checkpoint, and the missing ones, as plain values.
 
     It depends only on its arguments, so it may run in any process.
@@ -94,13 +95,6 @@ def _of_model(prepared: TokensPrepared, task: Task, params: Params) -> Iterator[
         yield CheckpointFigure(of_model(found.metric), found.estimate, found.chance)
 
 
-def _cheap(spec: TimelineSpec, parts: PairSplit) -> Iterator[CheckpointFigure]:
-    """Yield the cheap measure of the fitting pairs, and its placebo."""
-    seed = derive(spec.seed, QUESTION, "cheap")
-    for name, matched in ((CHEAP, True), (CHEAP_PLACEBO, False)):
-        yield CheckpointFigure(name, cheap_information(parts.fitting, seed=seed, matched=matched))
-
-
 def _of_pairs(
     prepared: TokensPrepared, at: ModelCheckpoint, task: Task, params: Params
 ) -> Iterator[CheckpointFigure]:
@@ -108,18 +102,14 @@ def _of_pairs(
     parts = _parts(prepared, at, task, params)
     if parts is None:
         return
-    yield from _cheap(spec, parts)
-    for token in spec.token:
-        for method in spec.estimator:
-            settings = settings_of(
-                token,
-                method,
-                critic=spec.critic,
-                scale=spec.scale,
-                iterations=spec.critic_iterations,
-            )
-            own = _paper_pairs(parts, spec) if method == PAPER else parts
-            yield from _figures(spec, own, _fitting(own, settings), token, method)
+    seed = derive(spec.seed, QUESTION, "cheap")
+    for name, matched in ((CHEAP, True), (CHEAP_PLACEBO, False)):
+        yield CheckpointFigure(name, cheap_information(parts.fitting, seed=seed, matched=matched))
+    given = {"critic": spec.critic, "scale": spec.scale}
+    for token, method in product(spec.token, spec.estimator):
+        settings = settings_of(token, method, iterations=spec.critic_iterations, **given)
+        own = _paper_pairs(parts, spec) if method == PAPER else parts
+        yield from _figures(spec, own, _fitting(own, settings), token, method)
 
 
 def _parts(
@@ -127,15 +117,14 @@ def _parts(
 ) -> PairSplit | None:
     spec = prepared.spec
     if spec.pairs == STREAM:
-        return None if at.pairs is None else split_stream(at.pairs)
+        return split_stream(pairs_of(at.pairs)) if at.pairs else None
     data = prepared.rows(_chosen(prepared))
-    defense = None if at.defense == NONE else defense_of(spec, at.defense)
     how = Gathering(
         layers=prepared.layers,
         batch_size=spec.batch_size,
         features=prepared.features,
         width=spec.width,
-        defense=defense,
+        defense=defense_of(spec, at.defense),
     )
     return checkpoint_parts(task, params, data, how, seed=derive(spec.seed, QUESTION, "pairs"))
 
@@ -143,13 +132,12 @@ def _parts(
 def _chosen(prepared: TokensPrepared) -> Tensor:
     """Return the private rows for pairs, the same at every checkpoint."""
     spec = prepared.spec
-    rng = stream(spec.seed, QUESTION, "records")
     need = fewest_records(spec.batch_size)
     if prepared.data.users is not None:
         need = round(ROOM * need)
-    most = max(spec.records, need)
-    drawn = rng.permutation(len(prepared.private))[:most]
-    return prepared.private[torch.from_numpy(drawn).sort().values]
+    drawn = stream(spec.seed, QUESTION, "records").permutation(len(prepared.private))
+    kept = torch.from_numpy(drawn[: max(spec.records, need)])
+    return prepared.private[kept.sort().values]
 
 
 def _paper_pairs(parts: PairSplit, spec: TimelineSpec) -> PairSplit:
@@ -161,11 +149,9 @@ def _paper_pairs(parts: PairSplit, spec: TimelineSpec) -> PairSplit:
 
 def _fitting(parts: PairSplit, settings: CriticSettings) -> CriticSettings:
     """Return settings with groups that are small enough for a stream's held-out pairs."""
-    reporting = parts.reporting
-    if not isinstance(reporting, FixedPairs):
+    if not isinstance(parts.reporting, FixedPairs):
         return settings
-    group = max(2, min(settings.group, len(reporting.pairs) // 4))
-    return replace(settings, group=group)
+    return replace(settings, group=max(2, min(settings.group, len(parts.reporting.pairs) // 4)))
 
 
 def _figures(
@@ -182,24 +168,17 @@ def _figures(
         "iterations of the critic": str(found.iterations),
         "iterations allowed": str(settings.iterations),
     }
-    estimates = {**_estimates(found), PLACEBO: placebo.bound, GAP_PLACEBO: placebo.critic_gap}
-    for name, estimate in estimates.items():
-        if all(map(math.isfinite, (estimate.value, estimate.low, estimate.high))):
-            yield CheckpointFigure(
-                of_critic(name, token, method),
-                estimate,
-                adversary=f"{token}, {method}",
-                details=details,
-            )
-
-
-def _estimates(found: Information) -> dict[str, Estimate]:
-    n = found.bound.n
     single = {IN_SAMPLE: found.in_sample, GAP_IN_SAMPLE: found.gap_in_sample}
-    return {
+    estimates = {
         INFORMATION: found.bound,
         GAP: found.critic_gap,
         MATCHED: found.matched,
         MISMATCHED: found.mismatched,
-        **{name: Estimate(value, value, value, n) for name, value in single.items()},
+        **{name: Estimate(one, one, one, found.bound.n) for name, one in single.items()},
+        PLACEBO: placebo.bound,
+        GAP_PLACEBO: placebo.critic_gap,
     }
+    for name, one in estimates.items():
+        if all(map(math.isfinite, (one.value, one.low, one.high))):
+            metric = of_critic(name, token, method)
+            yield CheckpointFigure(metric, one, 0.0, f"{token}, {method}", details)

@@ -60,8 +60,6 @@ class TokensPrepared(Prepared):
         layers: names of the watched layers.
         are_images: whether records are images of pixels.
         run: settings and facts for the report.
-        dataset: name of the data.
-        label: name of the label.
     """
 
     spec: TimelineSpec
@@ -73,8 +71,6 @@ class TokensPrepared(Prepared):
     layers: Sequence[str]
     are_images: bool
     run: Run
-    dataset: str
-    label: str
 
     def rows(self, index: Tensor) -> Dataset:
         """Return the records at some rows."""
@@ -108,27 +104,12 @@ def prepare(spec: TimelineSpec, source: Source) -> TokensPrepared:
     run = _describe(spec, source, records, task, (private, test), features, layers)
     run = replace(run, notes=(*run.notes, *_notes(spec, len(private), are_images=are_images)))
     return TokensPrepared(
-        spec,
-        source,
-        task,
-        data,
-        private,
-        test,
-        features,
-        layers,
-        are_images,
-        run,
-        source.name,
-        records.label,
+        spec, source, task, data, private, test, features, layers, are_images, run
     )
 
 
 def _resolved(spec: TimelineSpec, source: Source) -> dict[str, Any]:
-    """Return the roles of columns that the data fill in.
-
-    Raises:
-        InputError: a role is missing or wrong.
-    """
+    """Return the roles of columns that the data fill in."""
     if source.dataset is not None:
         refuse_of_a_table(spec)
         return {}

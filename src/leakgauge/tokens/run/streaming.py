@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,13 +65,8 @@ class Stream:
             row[f"layer {name}"] = self._sketches(name, flat[None])[0]
         self._rows.append({name: leaf.cpu() for name, leaf in row.items()})
 
-    @property
-    def pairs(self) -> Pairs | None:
-        """Kept pairs in the order of time; None without any."""
-        return pairs_of(self.state())
-
     def state(self) -> dict[str, Tensor]:
-        """Return the kept pairs as tensors by name."""
+        """Return the kept pairs in the order of time as tensors by name, for ``pairs_of``."""
         names = self._rows[0] if self._rows else ()
         return {name: torch.stack([row[name] for row in self._rows]) for name in names}
 
@@ -80,23 +74,12 @@ class Stream:
         """Restore the pairs of ``state``."""
         count = len(next(iter(state.values()), ()))
         self._rows.clear()
-        self._rows.extend(
-            {name: leaf[place] for name, leaf in state.items()} for place in range(count)
-        )
+        for place in range(count):
+            self._rows.append({name: leaf[place] for name, leaf in state.items()})
 
 
-def flat(pairs: Pairs | None) -> dict[str, Tensor]:
-    """Return pairs as tensors by name, for ``pairs_of``."""
-    if pairs is None:
-        return {}
-    layers = {f"layer {name}": leaf for name, leaf in pairs.gradients.items()}
-    return {_FEATURES: pairs.features, **layers}
-
-
-def pairs_of(state: Mapping[str, Any]) -> Pairs | None:
-    """Return the pairs that ``flat`` encoded; None without any."""
-    if not state:
-        return None
+def pairs_of(state: Mapping[str, Tensor]) -> Pairs:
+    """Return the pairs in the ``state`` of a stream that has any."""
     layers = {
         name.removeprefix("layer "): leaf for name, leaf in state.items() if name != _FEATURES
     }

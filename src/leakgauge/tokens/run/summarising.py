@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from types import MappingProxyType
 
 import numpy as np
@@ -34,6 +35,7 @@ class TokenCell:
 
     dataset: str
     label: str
+    defense: str
     seed: int
 
     def measurement(
@@ -41,7 +43,6 @@ class TokenCell:
         metric: str,
         estimate: Estimate,
         *,
-        defense: str,
         when: int | str,
         chance: float = 0.0,
         adversary: str = "",
@@ -54,7 +55,7 @@ class TokenCell:
             dataset=self.dataset,
             label=self.label,
             secret="records",
-            defense=defense,
+            defense=self.defense,
             knowledge=STATIC,
             adversary=adversary,
             metric=metric,
@@ -78,60 +79,31 @@ Curve = Mapping[int, CheckpointFigure]
 
 
 def summarised(
-    spec: TimelineSpec,
-    cell: TokenCell,
-    defense: str,
-    figures: Mapping[int, Sequence[CheckpointFigure]],
+    spec: TimelineSpec, cell: TokenCell, figures: Mapping[int, Sequence[CheckpointFigure]]
 ) -> Iterator[Measurement]:
-    """Yield the measurements of one defense.
-
-    Args:
-        spec: settings of the run.
-        cell: shared fields.
-        defense: defense in the users' notation.
-        figures: figures by sub-epoch.
-    """
+    """Yield the measurements of one defense from its figures by sub-epoch."""
+    curves: dict[str, dict[int, CheckpointFigure]] = {}
     for step, several in figures.items():
         for one in several:
-            yield _measurement(cell, defense, step, one)
-    yield from _final_model(cell, defense, figures)
-    curves = {
-        name: {
-            step: one for step, several in figures.items() for one in several if one.metric == name
-        }
-        for name in {one.metric for several in figures.values() for one in several}
-    }
-    yield from _peak(spec, cell, defense, curves)
-    yield from _ranks(spec, cell, defense, curves)
-
-
-def _measurement(cell: TokenCell, defense: str, step: int, one: CheckpointFigure) -> Measurement:
-    return cell.measurement(
-        one.metric,
-        one.estimate,
-        defense=defense,
-        when=step,
-        chance=one.chance,
-        adversary=one.adversary,
-        details={**(one.details or {}), "step": str(step)},
-    )
-
-
-def _final_model(
-    cell: TokenCell, defense: str, figures: Mapping[int, Sequence[CheckpointFigure]]
-) -> Iterator[Measurement]:
-    """Yield the utility of the model after the training, as all questions do."""
-    last = figures[max(figures)]
-    for one in last:
+            curves.setdefault(one.metric, {})[step] = one
+            yield cell.measurement(
+                one.metric,
+                one.estimate,
+                when=step,
+                chance=one.chance,
+                adversary=one.adversary,
+                details={**one.details, "step": str(step)},
+            )
+    for one in figures[max(figures)]:  # the utility of the final model, as in all questions
         family, _, metric = one.metric.partition(": ")
         if family == MODEL:
-            yield cell.measurement(
-                metric, one.estimate, defense=defense, when=ACCUMULATED, chance=one.chance
-            )
+            yield cell.measurement(metric, one.estimate, when=ACCUMULATED, chance=one.chance)
+    yield from _peak(spec, cell, curves)
+    yield from _ranks(spec, cell, curves)
 
 
 def _peak(
-    spec: TimelineSpec, cell: TokenCell, defense: str, curves: Mapping[str, Curve]
+    spec: TimelineSpec, cell: TokenCell, curves: Mapping[str, Curve]
 ) -> Iterator[Measurement]:
     """Yield the largest held-out bound, with an interval widened for the choice."""
     candidates = [one for one in spec.estimator if one in BOUNDS and one != PAPER]
@@ -150,15 +122,9 @@ def _peak(
         found = curves.get(of_critic(name, token, method), {}).get(step)
         if found is None:
             continue
-        details = {**(found.details or {}), "step": str(step), "looks": str(looked)}
-        yield cell.measurement(
-            name,
-            widened(found.estimate, looked),
-            defense=defense,
-            when=HEADLINE,
-            adversary=found.adversary,
-            details=details,
-        )
+        details = {**found.details, "step": str(step), "looks": str(looked)}
+        estimate, by = widened(found.estimate, looked), found.adversary
+        yield cell.measurement(name, estimate, when=HEADLINE, adversary=by, details=details)
 
 
 def widened(estimate: Estimate, looks: int) -> Estimate:
@@ -182,29 +148,24 @@ def widened(estimate: Estimate, looks: int) -> Estimate:
 
 
 def _ranks(
-    spec: TimelineSpec, cell: TokenCell, defense: str, curves: Mapping[str, Curve]
+    spec: TimelineSpec, cell: TokenCell, curves: Mapping[str, Curve]
 ) -> Iterator[Measurement]:
     """Yield the rank correlations of bound and gap with the attack over checkpoints."""
     attack = curves.get(PSNR, {})
-    for token in spec.token:
-        for method in spec.estimator:
-            for kind, name in ((RANKS_BOUND, INFORMATION), (RANKS_GAP, GAP)):
-                curve = curves.get(of_critic(name, token, method), {})
-                steps = sorted(curve.keys() & attack.keys())
-                ours, theirs = (
-                    [one[step].estimate.value for step in steps] for one in (curve, attack)
-                )
-                found = rank_correlation(ours, theirs)
-                if found is not None:
-                    details = {"token": token, "estimator": method}
-                    yield cell.measurement(
-                        of_critic(kind, token, method),
-                        found,
-                        defense=defense,
-                        when=ACCUMULATED,
-                        adversary=f"{token}, {method}",
-                        details=details,
-                    )
+    kinds = ((RANKS_BOUND, INFORMATION), (RANKS_GAP, GAP))
+    for token, method, (kind, name) in product(spec.token, spec.estimator, kinds):
+        curve = curves.get(of_critic(name, token, method), {})
+        steps = sorted(curve.keys() & attack.keys())
+        ours, theirs = ([one[step].estimate.value for step in steps] for one in (curve, attack))
+        found = rank_correlation(ours, theirs)
+        if found is not None:
+            yield cell.measurement(
+                of_critic(kind, token, method),
+                found,
+                when=ACCUMULATED,
+                adversary=f"{token}, {method}",
+                details={"token": token, "estimator": method},
+            )
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> Estimate | None:

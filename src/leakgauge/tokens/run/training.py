@@ -1,7 +1,7 @@
 """Trains the model with a decaying rate, and keeps it at each checkpoint."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,8 +17,7 @@ from leakgauge.runs.question import Progress
 from leakgauge.runs.spec import NONE
 from leakgauge.runs.work import WorkFolder
 from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
-from leakgauge.tokens.run.streaming import Stream, flat, pairs_of
-from leakgauge.tokens.sources import Pairs
+from leakgauge.tokens.run.streaming import Stream
 from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION, STREAM
 from leakgauge.training.catalog import own_rate, parse_optimizer
@@ -71,26 +70,20 @@ class DecayingOptimizer:
 
         return over
 
-    @staticmethod
-    def watched(mover: Mover, stream: Stream, batches: Iterator[Tensor]) -> Mover:
-        """Return the same mover, which first passes each gradient to a stream.
 
-        Args:
-            mover: mover of parameters.
-            stream: stream of pairs.
-            batches: inputs of each step's records.
-        """
+def _watched(mover: Mover, observed: Stream, batches: Iterator[Tensor]) -> Mover:
+    """Return the same mover, which first passes each step's gradient and batch to a stream."""
 
-        def watching(leaves: Params) -> Step:
-            step = mover(leaves)
+    def watching(leaves: Params) -> Step:
+        step = mover(leaves)
 
-            def both(gradient: Params) -> None:
-                stream.observe(leaves, next(batches), gradient)
-                step(gradient)
+        def both(gradient: Params) -> None:
+            observed.observe(leaves, next(batches), gradient)
+            step(gradient)
 
-            return both
+        return both
 
-        return watching
+    return watching
 
 
 def _stepping(optimizer: Optimizer, leaves: Params) -> Step:
@@ -114,13 +107,13 @@ class ModelCheckpoint:
         step: number of sub-epochs of training before it.
         defense: defense of the training, in the users' notation.
         tensors: parameters and buffers by name.
-        pairs: pairs of the training up to it; None without any.
+        pairs: state of the stream of pairs up to it; empty without one.
     """
 
     step: int
     defense: str
     tensors: Tensors
-    pairs: Pairs | None = None
+    pairs: Tensors = field(default_factory=dict)
 
     def task(self, task: Task) -> tuple[Task, Params]:
         """Return the task with a copy of the model at the checkpoint, and its parameters."""
@@ -131,13 +124,9 @@ class ModelCheckpoint:
 def trained(
     prepared: TokensPrepared, text: str, folder: WorkFolder, progress: Progress
 ) -> list[ModelCheckpoint]:
-    """Return the model at each checkpoint; kept ones are read back.
+    """Return the model at each checkpoint of a training under the defense ``text``.
 
-    Args:
-        prepared: the prepared run.
-        text: defense of the training.
-        folder: folder that keeps the checkpoints.
-        progress: receives the finished sub-epochs.
+    Kept checkpoints are read back.
 
     Raises:
         InputError: the training diverges.
@@ -156,7 +145,8 @@ def trained(
             progress.step(what, at.step, last)
             if at.step in spec.checkpoints:
                 kept[at.step] = at
-                _keep(folder, at)
+                folder.keep_state(f"{text}/pairs-{at.step:06d}", at.pairs, {})
+                folder.keep_tensors(f"{text}/model-{at.step:06d}", at.tensors)
     progress.step(what, last, last)
     return [kept[step] for step in spec.checkpoints]
 
@@ -166,12 +156,7 @@ def _kept(folder: WorkFolder, text: str, step: int, like: Tensors) -> ModelCheck
     stored = folder.state(f"{text}/pairs-{step:06d}")
     if tensors is None or stored is None:
         return None
-    return ModelCheckpoint(step, text, tensors, pairs_of(stored[0]))
-
-
-def _keep(folder: WorkFolder, at: ModelCheckpoint) -> None:
-    folder.keep_state(f"{at.defense}/pairs-{at.step:06d}", flat(at.pairs), {})
-    folder.keep_tensors(f"{at.defense}/model-{at.step:06d}", at.tensors)
+    return ModelCheckpoint(step, text, tensors, stored[0])
 
 
 def _sub_epochs(
@@ -194,19 +179,22 @@ def _sub_epochs(
     while step < spec.checkpoints[-1]:
         step += 1
         with one_thread():
-            tensors = _sub_epoch(spec, prepared.task, data, tensors, text, step, mover, observed)
-        _require_finite(tensors, step, spec)
-        yield ModelCheckpoint(step, text, tensors, None if observed is None else observed.pairs)
+            tensors = _sub_epoch(prepared, data, tensors, text, step, mover, observed)
+        require(
+            all(bool(torch.isfinite(leaf).all()) for leaf in tensors.values()),
+            f"training diverged in sub-epoch {step} (parameters are not finite); lower the "
+            f"learning rate, now {own_rate(spec.optimizer) or spec.lr:g}",
+        )
+        pairs = {} if observed is None else observed.state()
+        yield ModelCheckpoint(step, text, tensors, pairs)
         if course.due:  # after the checkpoint itself was kept
-            pairs = {} if observed is None else observed.state()
             course.keep(
                 {"step": step, "tensors": dict(tensors), "optimizer": mover.state, "pairs": pairs}
             )
 
 
 def _sub_epoch(
-    spec: TimelineSpec,
-    task: Task,
+    prepared: TokensPrepared,
     data: Dataset,
     tensors: Tensors,
     text: str,
@@ -214,19 +202,13 @@ def _sub_epoch(
     mover: DecayingOptimizer,
     observed: Stream | None,
 ) -> Tensors:
+    spec, over = prepared.spec, mover.at(step)
     batches = list(_batches(spec, len(data), step))
-    over = mover.at(step)
     if observed is not None:
-        over = mover.watched(over, observed, (data.x[batch] for batch in batches))
-    return train(
-        task,
-        tensors,
-        data,
-        batches,
-        over=over,
-        defense=None if text == NONE else defense_of(spec, text),
-        noise_seed=derive(spec.seed, QUESTION, "noise", text, step),
-    )
+        over = _watched(over, observed, (data.x[batch] for batch in batches))
+    defense = None if text == NONE else defense_of(spec, text)
+    seed = derive(spec.seed, QUESTION, "noise", text, step)
+    return train(prepared.task, tensors, data, batches, over=over, defense=defense, noise_seed=seed)
 
 
 def _batches(spec: TimelineSpec, count: int, step: int) -> Iterator[Tensor]:
@@ -254,12 +236,4 @@ def _stream_of(prepared: TokensPrepared, data: Dataset) -> Stream | None:
         layers=prepared.layers,
         width=spec.width,
         seed=derive(spec.seed, QUESTION, "stream"),
-    )
-
-
-def _require_finite(tensors: Tensors, step: int, spec: TimelineSpec) -> None:
-    require(
-        all(bool(torch.isfinite(leaf).all()) for leaf in tensors.values()),
-        f"training diverged in sub-epoch {step} (parameters are not finite); lower the learning "
-        f"rate, now {own_rate(spec.optimizer) or spec.lr:g}",
     )
