@@ -42,12 +42,7 @@ def _nearest(tests: list[Test]) -> Measurement | None:
 
 
 def _text(
-    defense: str,
-    before: Measurement,
-    after: Measurement,
-    against: Sequence[Test],
-    *,
-    helps: bool,
+    defense: str, before: Measurement, after: Measurement, against: Sequence[Test], *, helps: bool
 ) -> str:
     tried = any(test.knowledge == ADAPTIVE for test in against)
     attacker = "an attacker that knows it" if tried else "an attacker that does not know it"

@@ -15,14 +15,7 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_text, write_text
 from leakgauge.core.types import Schema
 from leakgauge.data.decode import column_hits, decode
-from leakgauge.inversion.metrics.table import (
-    COLUMNS,
-    LPIPS,
-    PSNR,
-    SEQUENCES,
-    SSIM,
-    TOKEN_ACCURACY,
-)
+from leakgauge.inversion.metrics.table import COLUMNS, LPIPS, PSNR, SEQUENCES, SSIM, TOKEN_ACCURACY
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.results.measurements import PICTURES_FILE, ROWS_FILE

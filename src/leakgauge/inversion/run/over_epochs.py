@@ -131,10 +131,7 @@ def _by_images(scenario: Scenario, singles: Sequence[SingleEpoch]) -> dict[str, 
     plans = {name: match_epochs(rough, labels, pool=pool, method=name) for name in METHODS}
     for name, (pooled, labelled) in WITHOUT.items():
         plans[f"{GREEDY}_{name}"] = match_epochs(
-            rough,
-            labels if labelled else blank,
-            pool=pool if pooled else 1,
-            method=GREEDY,
+            rough, labels if labelled else blank, pool=pool if pooled else 1, method=GREEDY
         )
     return plans
 

@@ -126,11 +126,7 @@ def _described(spec: InversionSpec, source: Source, scenario: Scenario) -> Run:
         "method": list(dict.fromkeys(spec.method)),
         "defense": list(dict.fromkeys(spec.defense)),
     }
-    facts = {
-        "name": source.name,
-        "fingerprint": source.fingerprint,
-        "records": len(scenario.x),
-    }
+    facts = {"name": source.name, "fingerprint": source.fingerprint, "records": len(scenario.x)}
     return Run("", settings, facts, scenario.notes, versions())
 
 

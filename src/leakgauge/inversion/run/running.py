@@ -107,11 +107,7 @@ def _run_attempts(prepared: InversionPrepared, folder: WorkFolder, progress: Pro
 
 
 def _rebuilt(
-    name: str,
-    attempt: Attempt,
-    prepared: InversionPrepared,
-    folder: WorkFolder,
-    progress: Progress,
+    name: str, attempt: Attempt, prepared: InversionPrepared, folder: WorkFolder, progress: Progress
 ) -> Rebuilt:
     """Return the attempt's records and scores, from the folder where they are kept."""
     redact = attempt.spec.redact
