@@ -8,11 +8,12 @@ from torch import Tensor
 from leakgauge.core.knowledge import STATIC
 from leakgauge.core.versions import versions
 from leakgauge.inversion.methods import Method
+from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import psnr
 from leakgauge.inversion.metrics.table import GAIN, LABEL_ACCURACY, LOSS, METRICS, PSNR
 from leakgauge.inversion.observed import Reconstruction
 from leakgauge.inversion.run.attempt import Attempt
-from leakgauge.inversion.run.rebuilt import Curve, Rebuilt
+from leakgauge.inversion.run.rebuilt import Curve, Rebuilt, Scores
 from leakgauge.inversion.run.received import Received
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.scoring import in_true_order
@@ -30,10 +31,7 @@ SNAPSHOTS = 25
 def curves_of(scenario: Scenario, search: Reconstruction, truth: Tensor) -> dict[str, Curve]:
     """Return the loss and, for images, PSNR over the iterations, means over the targets.
 
-    Args:
-        scenario: private records, network and public records.
-        search: result on the records of ``truth``, in its order, with any number of targets.
-        truth: records of the updates ``[T, B, ...]``; those of an update come in any order.
+    The arguments are those of ``scored``.
     """
     if not search.losses.numel():
         return {}
@@ -54,6 +52,45 @@ def curves_of(scenario: Scenario, search: Reconstruction, truth: Tensor) -> dict
             (float(at), float(value)) for at, value in zip(steps, values, strict=True)
         )
     return curves
+
+
+def scored(
+    scenario: Scenario,
+    search: Reconstruction,
+    truth: Tensor,
+    labels: Tensor | None,
+    others: Scores,
+    warnings: tuple[str, ...],
+    *,
+    lpips: Lpips | None = None,
+    rounds: Mapping[int, Scores] | None = None,
+) -> Rebuilt:
+    """Return the records of a search in the true order, with scores, curves and baselines.
+
+    Args:
+        scenario: private records, network and public records.
+        search: result on the records of ``truth``, in its order, with any number of targets.
+        truth: records of the updates ``[T, B, ...]``; those of an update come in any order.
+        labels: labels that the attack had ``[T, B]``; None where it had none.
+        others: scores besides those of the records.
+        warnings: why an update may not mean a gradient.
+        lpips: network that scores images too.
+        rounds: scores of single epochs.
+    """
+    scorer = scenario.scorer(lpips)
+    rows = in_true_order(search.x.reshape(truth.shape), truth)
+    guesses = scenario.baselines.guesses(truth, labels)
+    return Rebuilt(
+        scorer.in_units(rows),
+        scorer.in_units(scenario.x),
+        {**scorer.scores(rows, scenario.x), **others},
+        curves_of(scenario, search, truth),
+        search.seconds_per_iteration,
+        warnings,
+        chance=chance_of(scenario),
+        baselines={name: scorer.scores(x, scenario.x) for name, x in guesses.items()},
+        rounds=rounds or {},
+    )
 
 
 def chance_of(scenario: Scenario) -> dict[str, float]:

@@ -13,18 +13,16 @@ from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.kept import facts_of, keep_facts, keep_records
 from leakgauge.inversion.run.measuring import (
     SNAPSHOTS,
-    chance_of,
-    curves_of,
     measurement_of_update,
     measurements_of,
+    scored,
 )
-from leakgauge.inversion.run.over_epochs import rebuild_over_epochs
+from leakgauge.inversion.run.over_epochs import OverEpochs
 from leakgauge.inversion.run.preparing import InversionPrepared, ReceivedPrepared
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.received import keep_received
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.run.updates import attack_updates, in_updates
-from leakgauge.inversion.scoring import in_true_order
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.parts import Kept, begin, once
 from leakgauge.runs.question import Answer, Progress
@@ -150,32 +148,23 @@ def rebuild(
         InputError: the method cannot attack this model, or adapts to no such defense.
     """
     if attempt.spec.epochs > 1:
-        return rebuild_over_epochs(scenario, attempt, lpips, progress, checkpoint)
+        kept = checkpoint or Checkpoint(None)
+        return OverEpochs(scenario, attempt, lpips, progress, kept).rebuild()
     spec, method = attempt.spec, attempt.attack
     x, y = (in_updates(values, attempt.client) for values in (scenario.x, scenario.y))
     options = AttackOptions(
         spec.seed, snapshots=SNAPSHOTS, progress=progress, checkpoint=checkpoint
     )
     sent, found, known = attack_updates(scenario, attempt, scenario.params, x, y, options)
-    scorer, rows = scenario.scorer(lpips), in_true_order(found.x, x)
-    scores = scorer.scores(rows, scenario.x)
     labels = found.labels if method.traits.uses_labels else None
+    others = {}
     if labels is not None and not y.is_floating_point():
-        scores[LABEL_ACCURACY] = label_accuracy(labels, y)
+        others[LABEL_ACCURACY] = label_accuracy(labels, y)
     warnings = (*sent.warnings(simulated=attempt.simulates), *found.notes)
     if method.traits.searches:
         warnings += order_warnings(spec.labels, method, simulate=spec.simulate)
         warnings += assumptions(scenario.task, attempt.client, known)
-    return Rebuilt(
-        scorer.in_units(rows),
-        scorer.in_units(scenario.x),
-        scores,
-        curves_of(scenario, found, x),
-        found.seconds_per_iteration,
-        warnings,
-        chance=chance_of(scenario),
-        baselines=scorer.scores_of_guesses(scenario.baselines.guesses(x, labels), scenario.x),
-    )
+    return scored(scenario, found, x, labels, others, warnings, lpips=lpips)
 
 
 def _run_received(prepared: ReceivedPrepared, folder: WorkFolder, progress: Progress) -> Answer:
