@@ -73,13 +73,11 @@ OF_TEXT = frozenset(
 GUESSES = ("mean", "class mean", "public record", "nearest public record")
 MEAN, CLASS_MEAN, PUBLIC, NEAREST = GUESSES
 """Guesses that use no gradient: the mean of public records (the mean colour of images), that of a
-label's, the public record nearest to that mean, and the one nearest to the truth."""
+label's, the public record nearest to that mean, and the one nearest to the truth, which no attacker
+can make."""
 
 FREQUENT = "most frequent tokens"
 """Guess of a sequence: the most frequent public token at each position."""
-
-ORACLES = (NEAREST,)
-"""Guesses that no attacker can make, since the truth chooses them."""
 
 OF_CLIENTS = (
     *("local_optimizer", "local_epochs", "local_rates", "train_mode", "clients", "unknown"),
