@@ -8,11 +8,11 @@ import torch
 from leakgauge.core.checks import InputError
 from leakgauge.inversion.checking import check
 from leakgauge.inversion.run import over_epochs
+from leakgauge.inversion.run.answering import rebuild
 from leakgauge.inversion.run.attempt import Attempt, EpochRules, attempts_of
 from leakgauge.inversion.run.measuring import measurements_of
 from leakgauge.inversion.run.over_epochs import OverEpochs
 from leakgauge.inversion.run.preparing import prepare
-from leakgauge.inversion.run.running import rebuild
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.runs.checkpoint import Checkpoint

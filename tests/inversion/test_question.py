@@ -25,7 +25,7 @@ from leakgauge.inversion.epochs.assignment import METHODS as IMAGE_MATCHINGS
 from leakgauge.inversion.labels.inference import Method
 from leakgauge.inversion.methods import DAGER, EXACT, METHODS
 from leakgauge.inversion.question import QUESTION
-from leakgauge.inversion.run import running
+from leakgauge.inversion.run import answering
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
 from leakgauge.inversion.run.preparing import prepare
 from leakgauge.inversion.run.rebuilt import Rebuilt
@@ -99,15 +99,15 @@ def test_an_audit_measures_reads_back_and_renders(tmp_path: Path) -> None:
 
 def stopping(monkeypatch: pytest.MonkeyPatch, at: str, how: BaseException) -> Callable[[], None]:
     """Attempts of method ``at`` raise; the function that is returned undoes it."""
-    original = running.rebuild
+    original = answering.rebuild
 
     def rebuild(scenario: Any, attempt: Attempt, **given: Any) -> Rebuilt:
         if attempt.method == at:
             raise how
         return original(scenario, attempt, **given)
 
-    monkeypatch.setattr(running, "rebuild", rebuild)
-    return lambda: monkeypatch.setattr(running, "rebuild", original)
+    monkeypatch.setattr(answering, "rebuild", rebuild)
+    return lambda: monkeypatch.setattr(answering, "rebuild", original)
 
 
 class Killed(BaseException):

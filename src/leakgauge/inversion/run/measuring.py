@@ -124,6 +124,7 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
         details={**time.details, **rung, **(attempt.rules.words if spec.epochs > 1 else {})},
         seconds=seconds,
     )
+    sets: list[tuple[int | str, Scores]] = [(ACCUMULATED, rebuilt.scores), *rebuilt.rounds.items()]
     scored = [
         replace(
             time,
@@ -134,7 +135,7 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
             curve=rebuilt.curves.get(name) if when == ACCUMULATED else None,
             seconds=seconds if when == ACCUMULATED else 0.0,
         )
-        for when, scores in ((ACCUMULATED, rebuilt.scores), *rebuilt.rounds.items())
+        for when, scores in sets
         for name, values in scores.items()
     ]
     if rebuilt.gain is not None:

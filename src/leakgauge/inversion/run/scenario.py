@@ -165,9 +165,9 @@ def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
         "lower --images",
     )
     data = encode(table, fit_on=others).to(spec.device)
-    model = mlp(data.x.shape[1], _outputs(spec, table), spec.hidden, generator=torch.Generator())
-    initialise(model, spec.init, generator=torch_stream(spec.seed, "model"))
-    model = _loaded(model, spec)
+    net = mlp(data.x.shape[1], _outputs(spec, table), spec.hidden, generator=torch.Generator())
+    initialise(net, spec.init, generator=torch_stream(spec.seed, "model"))
+    model = _loaded(net, spec)
     some = _sample(len(others), data.x[0], spec)
     return Scenario(
         task=Task(model, spec.loss),

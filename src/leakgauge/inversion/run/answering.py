@@ -1,7 +1,6 @@
 """Runs the question: every attempt of a spec, or the attack on a received update."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from leakgauge.core.checks import InputError
 from leakgauge.inversion.attack import assumptions, order_warnings, search_progress
@@ -31,16 +30,7 @@ from leakgauge.runs.work import WorkFolder
 Finished = list[tuple[Attempt, Rebuilt]]
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    """The finished attempts, why others are missing, and whether the user stopped the run."""
-
-    finished: Finished
-    missing: tuple[str, ...] = ()
-    stopped: bool = False
-
-
-def run(
+def answer(
     prepared: InversionPrepared | ReceivedPrepared,
     folder: WorkFolder,
     progress: Progress,
@@ -68,24 +58,22 @@ def run(
     begin(folder, described, progress, identity=prepared.origin)
     if prepared.lpips is None and prepared.scenario.pixels is not None:
         progress.note(NO_WEIGHTS)
-    outcome = _run_attempts(prepared, folder, progress)
-    keep_facts(folder.files, [facts_of(*one) for one in outcome.finished])
+    finished, missing, stopped = _run_attempts(prepared, folder, progress)
+    keep_facts(folder.files, [facts_of(*one) for one in finished])
     if not prepared.spec.redact:
-        records = [rebuilt for _, rebuilt in outcome.finished]
-        keep_records(folder.files, prepared.scenario.schema, records)
-    warnings = list(dict.fromkeys(text for _, one in outcome.finished for text in one.warnings))
+        keep_records(folder.files, prepared.scenario.schema, [one for _, one in finished])
+    warnings = list(dict.fromkeys(text for _, one in finished for text in one.warnings))
     for warning in warnings:
         progress.warn(warning)
-    measurements = [
-        measurement
-        for attempt, rebuilt in outcome.finished
-        for measurement in measurements_of(attempt, prepared.source.name, rebuilt)
-    ]
-    run = replace(described, warnings=warnings)
-    return Answer(run, measurements, outcome.missing, outcome.stopped)
+    name = prepared.source.name
+    measured = [m for attempt, one in finished for m in measurements_of(attempt, name, one)]
+    return Answer(replace(described, warnings=warnings), measured, tuple(missing), stopped)
 
 
-def _run_attempts(prepared: InversionPrepared, folder: WorkFolder, progress: Progress) -> _Outcome:
+def _run_attempts(
+    prepared: InversionPrepared, folder: WorkFolder, progress: Progress
+) -> tuple[Finished, list[str], bool]:
+    """Return the finished attempts, why others are missing, and whether the user stopped them."""
     finished: Finished = []
     missing: list[str] = []
     for number, attempt in enumerate(prepared.attempts, start=1):
@@ -100,8 +88,8 @@ def _run_attempts(prepared: InversionPrepared, folder: WorkFolder, progress: Pro
             if not finished:
                 raise
             missing.append(f"{attempt.title} and the attempts after it: you stopped the run")
-            return _Outcome(finished, tuple(missing), stopped=True)
-    return _Outcome(finished, tuple(missing))
+            return finished, missing, True
+    return finished, missing, False
 
 
 def _rebuilt(
@@ -179,9 +167,8 @@ def _run_received(prepared: ReceivedPrepared, folder: WorkFolder, progress: Prog
     )
     if not spec.redact:
         keep_received(folder.files, received)
-    facts: dict[str, Any] = {"warnings": list(received.warnings)}
-    # Labels are a part of the records.
-    facts["labels"] = None if spec.redact else received.labels.tolist()
-    keep_facts(folder.files, [facts])
+    labels = None if spec.redact else received.labels.tolist()  # they are a part of the records
+    warnings = list(received.warnings)
+    keep_facts(folder.files, [{"warnings": warnings, "labels": labels}])
     measurement = measurement_of_update(received, spec, update.method, described.data["name"])
-    return Answer(replace(described, warnings=list(received.warnings)), (measurement,))
+    return Answer(replace(described, warnings=warnings), (measurement,))
