@@ -331,7 +331,7 @@ KNOWN = ("--labels", "known")
 REFUSED: list[tuple[Callable[[], Update], tuple[object, ...], str]] = [
     (renamed, (), "the update has no '0.weight'"),
     (of_a_table, (), "the update has no '3.weight'"),
-    (silent, (), "the update equals the weights before, so it tells nothing; was the client"),
+    (silent, (), "the update equals the weights before, so it reveals nothing; was the client"),
     (lambda: steps(lr=None), (), "lr is missing; an update of kind 'weights' has no scale"),
     (lambda: replace(one(), batch_size=None), (), "with --images"),
     (lambda: steps(batch_size=None, records=None), (), "with --images"),
@@ -377,7 +377,7 @@ def test_files_that_are_no_update(go: Go, tmp_path: Path) -> None:
     pickled.write_bytes(pickle.dumps({"w": 1}))
     save_file({"w": torch.ones(2)}, plain)
     assert "pickles are refused" in refusal(go, pickled)
-    assert "no header of ours" in refusal(go, plain)
+    assert "lacks the header of leakgauge" in refusal(go, plain)
     assert "no such file" in refusal(go, tmp_path / "nowhere")
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+import leakgauge.inversion
 from leakgauge.core.checks import InputError
 from leakgauge.core.files import read_sealed
 from leakgauge.core.types import Dataset, Task
@@ -59,6 +60,11 @@ def audited(out: Path, source: Source, **settings: Any) -> AuditRun:
 
 def timeless(measurements: Any) -> list[Measurement]:
     return [replace(one, seconds=0.0) for one in measurements if one.metric != SECONDS]
+
+
+def test_every_public_name_loads() -> None:
+    for name in leakgauge.inversion.__all__:
+        assert getattr(leakgauge.inversion, name) is not None
 
 
 TWO = {"method": ("dlg-adam", "agic"), "defense": ("none", "sign")}
