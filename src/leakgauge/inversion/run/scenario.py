@@ -107,7 +107,7 @@ def scenario_of(source: Source, spec: InversionSpec) -> Scenario:
 
 
 def weights_file(text: str) -> Path:
-    """Return a file of trained weights by its path, or by its name in ``weights/`` of the data."""
+    """Return a file of weights by its path, or by its name in ``weights/`` of the data folder."""
     stored = (data_folder() or Path()) / "weights" / text
     return stored if stored.is_file() and not Path(text).is_file() else Path(text)
 
