@@ -7,12 +7,12 @@ import torch
 
 from leakgauge.core.types import Dataset
 from leakgauge.inversion.checking import check
+from leakgauge.inversion.run.answering import rebuild
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
 from leakgauge.inversion.run.kept import facts_of
 from leakgauge.inversion.run.measuring import measurements_of
 from leakgauge.inversion.run.preparing import prepare
 from leakgauge.inversion.run.rebuilt import Rebuilt
-from leakgauge.inversion.run.running import rebuild
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.words import CLASS_MEAN, GUESSES, MEAN, NEAREST, PUBLIC

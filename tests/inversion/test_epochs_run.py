@@ -8,11 +8,11 @@ import torch
 from leakgauge.core.checks import InputError
 from leakgauge.inversion.checking import check
 from leakgauge.inversion.run import over_epochs
+from leakgauge.inversion.run.answering import rebuild
 from leakgauge.inversion.run.attempt import Attempt, EpochRules, attempts_of
 from leakgauge.inversion.run.measuring import measurements_of
-from leakgauge.inversion.run.over_epochs import run_epochs
+from leakgauge.inversion.run.over_epochs import OverEpochs
 from leakgauge.inversion.run.preparing import prepare
-from leakgauge.inversion.run.running import rebuild
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.runs.checkpoint import Checkpoint
@@ -81,7 +81,7 @@ def test_the_rate_of_the_server(settings: dict[str, Any], rate: float) -> None:
 def test_averaging_gives_the_client_s_own_weights() -> None:
     """FedAvg of one client: the next update starts where the client's two steps ended."""
     scenario, attempt = staged(local_steps=2, local_lr=0.25, labels="known")
-    (first, _) = run_epochs(scenario, attempt, None, None, Checkpoint(None))
+    (first, _) = OverEpochs(scenario, attempt, None, None, Checkpoint(None)).singles
     now = dict(scenario.params)
     for step in range(2):
         leaves = {name: leaf.clone().requires_grad_() for name, leaf in now.items()}
@@ -119,7 +119,7 @@ def test_the_known_matching_is_the_true_one(monkeypatch: pytest.MonkeyPatch) -> 
     original = over_epochs.per_sample_reconstruct
     monkeypatch.setattr(over_epochs, "per_sample_reconstruct", joint)
     scenario, attempt = staged(matching="known", labels="known", batch_size=2)
-    singles = run_epochs(scenario, attempt, None, None, Checkpoint(None))
+    singles = OverEpochs(scenario, attempt, None, None, Checkpoint(None)).singles
     rebuild(scenario, attempt)
     for number, one in enumerate(singles):
         assert torch.equal(plans[0].members[number], one.order)
@@ -128,18 +128,18 @@ def test_the_known_matching_is_the_true_one(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_later_epochs_keep_labels_apart_and_same_batches_keep_records() -> None:
     scenario, attempt = staged(images=12, batch_size=3, iterations=1, epochs=3)
-    for one in run_epochs(scenario, attempt, None, None, Checkpoint(None)):
+    for one in OverEpochs(scenario, attempt, None, None, Checkpoint(None)).singles:
         assert all(len(set(scenario.y[held].tolist())) == 3 for held in one.order)
     scenario, attempt = staged(batch_size=2, same_batches=True, iterations=1)
-    one, other = run_epochs(scenario, attempt, None, None, Checkpoint(None))
+    one, other = OverEpochs(scenario, attempt, None, None, Checkpoint(None)).singles
     assert torch.equal(one.order, other.order)
 
 
 def test_rough_images_come_from_a_shorter_search() -> None:
     scenario, attempt = staged(images=2, iterations=30, rough_iterations=1)
-    (one, _) = run_epochs(scenario, attempt, None, None, Checkpoint(None))
+    (one, _) = OverEpochs(scenario, attempt, None, None, Checkpoint(None)).singles
     long = staged(images=2, iterations=30)
-    (other, _) = run_epochs(*long, None, None, Checkpoint(None))
+    (other, _) = OverEpochs(*long, None, None, Checkpoint(None)).singles
     assert not torch.equal(one.rough, other.rough)
     assert torch.equal(one.scores["psnr"], other.scores["psnr"])
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from leakgauge.cli import main
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import torch_stream
-from leakgauge.inversion.run import running
+from leakgauge.inversion.run import answering
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.scenario import Scenario
@@ -141,7 +141,7 @@ def test_a_search_that_is_stopped_says_so(go: Go, monkeypatch: pytest.MonkeyPatc
         progress(0, torch.ones(2))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "rebuild", stopped)
+    monkeypatch.setattr(answering, "rebuild", stopped)
     code, out, err = go()
     assert (code, out) == (130, "")
     assert "stopped; to resume, repeat the command with --out" in err
@@ -163,14 +163,14 @@ def test_what_was_rebuilt_before_is_kept(
     says: str,
     code: int,
 ) -> None:
-    plain = running.rebuild
+    plain = answering.rebuild
 
     def until_agic(scenario: Scenario, attempt: Attempt, **given: Any) -> Rebuilt:
         if attempt.method == "agic":
             raise how
         return plain(scenario, attempt, **given)
 
-    monkeypatch.setattr(running, "rebuild", until_agic)
+    monkeypatch.setattr(answering, "rebuild", until_agic)
     words = ("--method", "dlg-adam", "--method", "agic", "--defense", "sign")
     got, out, err = go(*words, "--json", "--out", tmp_path / "kept")
     assert got == code

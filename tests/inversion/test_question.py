@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+import leakgauge.inversion
 from leakgauge.core.checks import InputError
 from leakgauge.core.files import read_sealed
 from leakgauge.core.types import Dataset, Task
@@ -25,7 +26,7 @@ from leakgauge.inversion.epochs.assignment import METHODS as IMAGE_MATCHINGS
 from leakgauge.inversion.labels.inference import Method
 from leakgauge.inversion.methods import DAGER, EXACT, METHODS
 from leakgauge.inversion.question import QUESTION
-from leakgauge.inversion.run import running
+from leakgauge.inversion.run import answering
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
 from leakgauge.inversion.run.preparing import prepare
 from leakgauge.inversion.run.rebuilt import Rebuilt
@@ -59,6 +60,11 @@ def audited(out: Path, source: Source, **settings: Any) -> AuditRun:
 
 def timeless(measurements: Any) -> list[Measurement]:
     return [replace(one, seconds=0.0) for one in measurements if one.metric != SECONDS]
+
+
+def test_every_public_name_loads() -> None:
+    for name in leakgauge.inversion.__all__:
+        assert getattr(leakgauge.inversion, name) is not None
 
 
 TWO = {"method": ("dlg-adam", "agic"), "defense": ("none", "sign")}
@@ -99,15 +105,15 @@ def test_an_audit_measures_reads_back_and_renders(tmp_path: Path) -> None:
 
 def stopping(monkeypatch: pytest.MonkeyPatch, at: str, how: BaseException) -> Callable[[], None]:
     """Attempts of method ``at`` raise; the function that is returned undoes it."""
-    original = running.rebuild
+    original = answering.rebuild
 
     def rebuild(scenario: Any, attempt: Attempt, **given: Any) -> Rebuilt:
         if attempt.method == at:
             raise how
         return original(scenario, attempt, **given)
 
-    monkeypatch.setattr(running, "rebuild", rebuild)
-    return lambda: monkeypatch.setattr(running, "rebuild", original)
+    monkeypatch.setattr(answering, "rebuild", rebuild)
+    return lambda: monkeypatch.setattr(answering, "rebuild", original)
 
 
 class Killed(BaseException):

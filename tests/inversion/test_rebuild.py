@@ -20,12 +20,12 @@ from leakgauge.inversion.epochs.assignment import match_epochs
 from leakgauge.inversion.epochs.epoch import EpochPlan
 from leakgauge.inversion.epochs.joint import joint_reconstruct
 from leakgauge.inversion.run import measuring, over_epochs, updates
+from leakgauge.inversion.run.answering import rebuild
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
 from leakgauge.inversion.run.kept import MOST_RECORDS, keep_records
 from leakgauge.inversion.run.measuring import measurements_of
 from leakgauge.inversion.run.preparing import prepare
 from leakgauge.inversion.run.rebuilt import Rebuilt
-from leakgauge.inversion.run.running import rebuild
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
 from leakgauge.inversion.scoring import in_true_order
 from leakgauge.inversion.spec import InversionSpec

@@ -25,6 +25,7 @@ from leakgauge.inversion.report.curves import draw_curves
 from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB, joint_sentence, sentence
 from leakgauge.inversion.report.records import Rows
 from leakgauge.inversion.report.section import section_of
+from leakgauge.report.compare import Group
 from leakgauge.report.grouping import group_tests
 from leakgauge.report.page import Page, render_page
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, Run
@@ -414,3 +415,16 @@ def test_browser_draws_every_picture(
     assert inside
     assert cut == []
     assert (texts > 0) == (page_file.stem != "table")
+
+
+def test_a_grid_shows_the_verdict_of_its_cells() -> None:
+    for figures, words in (
+        (attempt(23.4), "Images recognisable"),
+        (attempt(30.0), "Images rebuilt"),
+        (of_table("exact"), "Rows not rebuilt"),
+    ):
+        means = {one.metric: one for one in figures}
+        badge = QUESTION.badge(Group({}, "static", ("cell",), means))
+        assert badge is not None
+        assert badge.words == words
+    assert QUESTION.badge(Group({}, "static", ("cell",), {})) is None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 
@@ -11,7 +11,7 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.data.source import Source, frame_source
 from leakgauge.runs.asking import AuditRequest, all_allowed, asked_of, setting_of
 from leakgauge.runs.question import Prepared, answering
-from leakgauge.runs.setting import Setting
+from leakgauge.runs.setting import setting
 from leakgauge.runs.spec import Spec
 from support.tables import frame
 from support.toy.question import Toy
@@ -95,7 +95,7 @@ def test_all_refuses_what_is_wrong_for_all_data(
 
 @dataclass(frozen=True, kw_only=True)
 class AloneSpec(Spec):
-    ask: Annotated[tuple[str, ...], Setting("what to ask", cells=True)] = ()
+    ask: tuple[str, ...] = setting((), "what to ask", cells=True)
 
 
 class Alone(Toy):

@@ -18,6 +18,7 @@ TINY = {
     "guarantee.canary": "random",
     "membership.adversary": "loss",
     "membership.rounds": 1,
+    "reconstruction.batch_size": 1,
     "reconstruction.images": 1,
     "reconstruction.iterations": 2,
     "layers.rounds": 1,
@@ -38,7 +39,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "sex": rng.choice(["f", "m"], 4000),
             "age": rng.integers(18, 80, 4000),
             "hours": rng.normal(size=4000),
-            "person": [f"p{row // 30}" for row in range(4000)],
+            "person": [f"p{row // 80}" for row in range(4000)],
         }
     )
     path = tmp_path_factory.mktemp("people") / "people.csv"

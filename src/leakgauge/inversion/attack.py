@@ -43,14 +43,8 @@ def attack(
 ) -> Reconstruction:
     """Rebuild the records behind the updates of T clients.
 
-    Labels that are unknown are inferred from the updates first, unless the method finds them.
-
-    Args:
-        task: the model as the attacker runs it, and its loss.
-        seen: the updates.
-        method: the attack.
-        known: what else the attacker knows.
-        options: seed, progress and checkpoint.
+    Labels that are unknown are inferred from the updates first, unless the method finds them. The
+    task comes from ``attacked_task``; the other arguments are those of ``Method.rebuild``.
 
     Raises:
         InputError: labels cannot be inferred from this gradient, or the method refuses the model,
@@ -58,26 +52,20 @@ def attack(
     """
     if method.traits.searches:
         seen = replace(seen, grads=_at_assumed_rate(seen, known))
-    if known.labels is None and method.traits.uses_labels and not _finds_labels(method, known):
-        assert known.infer is not None
-        known = replace(
-            known,
-            labels=infer_labels(
-                task,
-                seen.params,
-                seen.grads,
-                seen.shape[0],
-                method=known.infer,
-                like=known.like,
-                record=seen.shape[1:],
-                rng=stream(options.seed, "labels"),
-            ).labels,
-        )
+    infer, finds = known.infer, known.infer == "auto" and method.finds_labels
+    if known.labels is None and infer is not None and method.traits.uses_labels and not finds:
+        labels = infer_labels(
+            task,
+            seen.params,
+            seen.grads,
+            seen.shape[0],
+            method=infer,
+            like=known.like,
+            record=seen.shape[1:],
+            rng=stream(options.seed, "labels"),
+        ).labels
+        known = replace(known, labels=labels)
     return method.rebuild(task, seen, known, options)
-
-
-def _finds_labels(method: Method, known: Knowledge) -> bool:
-    return known.infer is None or (known.infer == "auto" and method.finds_labels)
 
 
 def _at_assumed_rate(seen: ObservedUpdates, known: Knowledge) -> Grads:
@@ -117,8 +105,8 @@ def assumed_steps(
         InputError: the steps cannot be simulated.
     """
     if client.sends_gradient:
-        several = client.summed > 1
-        return LocalSteps(1, client.local_lr, clients=client.summed) if several else None
+        one = LocalSteps(1, client.local_lr, clients=client.summed)
+        return one if client.summed > 1 else None
     optimizer = client.optimizer
     if OPTIMIZER in unknown or (not simulate and not client.is_known):
         optimizer = SGD
@@ -171,11 +159,6 @@ def order_warnings(labels: str, method: Method, *, simulate: bool) -> tuple[str,
 
     Inference gives the labels of a whole update, and a simulation needs those of each step.
 
-    Args:
-        labels: the setting ``labels``.
-        method: the attack.
-        simulate: whether the steps are simulated.
-
     References:
         Xu et al., AGIC, SRDS 2022, section VI-B.
     """
@@ -189,13 +172,7 @@ def rate_assumed(lr: float) -> str:
 
 
 def search_progress(progress: Progress, title: str, iterations: int) -> SearchProgress:
-    """Return the function that reports the iterations of a search to the user.
-
-    Args:
-        progress: progress of the question.
-        title: title of the attempt.
-        iterations: number of iterations of its search.
-    """
+    """Return the function that reports the iterations of a search to the user."""
 
     def report(at: int, loss: Tensor) -> None:
         progress.step(title, at + 1, iterations, f"loss {float(loss.mean()):.4f}")

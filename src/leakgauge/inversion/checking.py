@@ -1,32 +1,14 @@
 """Refuses contradictory settings, whatever the data are."""
 
+from collections.abc import Collection
 from dataclasses import fields
 
 from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
-from leakgauge.inversion.methods import (
-    FOR_TABLES,
-    STRONGEST,
-    Traits,
-    method_of,
-    refuse_tables_only,
-)
+from leakgauge.inversion import words
+from leakgauge.inversion.methods import FOR_TABLES, STRONGEST, Traits, method_of, refuse_tables_only
 from leakgauge.inversion.run.attempt import attempts_of, with_ladder
 from leakgauge.inversion.spec import InversionSpec
-from leakgauge.inversion.words import (
-    DISTINCT,
-    FIRST,
-    FROM_BUFFERS,
-    GRANTED,
-    KNOWN,
-    OF_AN_UPDATE,
-    OF_CLIENTS,
-    OF_TEXT,
-    OPTIMIZER,
-    PROXY,
-    RANDOM,
-    RATE,
-)
 from leakgauge.runs.spec import NONE, check_bounds
 from leakgauge.training.catalog import SGD
 
@@ -42,41 +24,26 @@ def check(spec: InversionSpec) -> None:
             contradictory.
     """
     check_bounds(spec)
-    check_ladder(spec)
+    _check_ladder(spec)
     if spec.update is not None:
-        check_update(spec)
+        _check_update(spec)
         return
-    check_data(with_ladder(spec))
+    full = with_ladder(spec)
+    if spec.task is not None:
+        _refuse_others(full, words.OF_TEXT, "does not go with the text of a --task")
+    for part in (_check_client, _check_draw, _check_epochs, _check_loss, _check_knowledge):
+        part(full)
     attempts_of(spec)
 
 
-def check_data(spec: InversionSpec) -> None:
-    """Refuse settings of clients whose records are known here.
-
-    Raises:
-        InputError: settings are contradictory.
-    """
-    if spec.task is not None:
-        _check_text(spec)
-    _check_client(spec)
-    _check_draw(spec)
-    _check_epochs(spec)
-    _check_loss(spec)
-    _check_knowledge(spec)
-
-
-def check_ladder(spec: InversionSpec) -> None:
-    """Refuse settings that a ladder makes itself.
-
-    Raises:
-        InputError: one of them is given.
-    """
+def _check_ladder(spec: InversionSpec) -> None:
+    """Refuse settings that a ladder makes itself."""
     if not spec.ladder:
         return
     for name in ("train_mode", "unknown", "reshuffle", "simulate", "local_rates"):
         require(
             not getattr(spec, name),
-            f"--ladder runs clients with and without --{name.replace('_', '-')}; leave it out",
+            f"--ladder runs clients with and without {_flag(name)}; leave it out",
         )
     require(spec.epochs == 1, "--ladder goes with one update of a client; leave out --epochs")
     require(
@@ -91,48 +58,42 @@ def check_ladder(spec: InversionSpec) -> None:
     )
 
 
-def check_update(spec: InversionSpec) -> None:
-    """Refuse settings that do not go with the update of a real client.
-
-    Raises:
-        InputError: settings are contradictory.
-    """
+def _check_update(spec: InversionSpec) -> None:
+    """Refuse settings that do not go with the update of a real client."""
     require(spec.task is not None, "--update and --task go together; give both")
-    for one in fields(spec):
-        value = getattr(spec, one.name)
-        require(
-            one.name in OF_AN_UPDATE or not value or value == one.default,
-            f"--{one.name.replace('_', '-')} is about DATA, and --update takes the place of "
-            "DATA; leave it out",
-        )
+    _refuse_others(spec, words.OF_AN_UPDATE, "is about DATA, and --update takes the place of DATA")
     require(
         len(spec.method) < 2,
         f"--method names {len(spec.method)} methods; --update takes one, since losses of "
         "different methods cannot be compared: run one command for each",
     )
     require(
-        spec.statistics != GRANTED,
-        f"--statistics {GRANTED} grants those of true records, which are not known here; take "
-        f"{FROM_BUFFERS} or {PROXY}",
+        spec.statistics != words.GRANTED,
+        f"--statistics {words.GRANTED} grants those of true records, which are not known here; "
+        f"take {words.FROM_BUFFERS} or {words.PROXY}",
     )
     require(
-        OPTIMIZER not in spec.unknown,
+        words.OPTIMIZER not in spec.unknown,
         "an update names its optimizer, which is plain SGD where it names none; leave out "
-        f"--unknown {OPTIMIZER}",
+        f"--unknown {words.OPTIMIZER}",
     )
     _check_assumed(spec)
     for text in spec.method:
         refuse_tables_only(text, "DATA; with --update choose")
 
 
-def _check_text(spec: InversionSpec) -> None:
-    """Refuse settings that do not go with the token sequences of a user's own model."""
+def _refuse_others(spec: InversionSpec, allowed: Collection[str], why: str) -> None:
+    """Refuse settings that are not ``allowed`` and differ from their defaults."""
     for one in fields(spec):
         value = getattr(spec, one.name)
         require(
-            one.name in OF_TEXT or not value or value == one.default,
-            f"--{one.name.replace('_', '-')} does not go with the text of a --task; leave it out",
+            one.name in allowed or not value or value == one.default,
+            f"{_flag(one.name)} {why}; leave it out",
         )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _check_client(spec: InversionSpec) -> None:
@@ -163,34 +124,37 @@ def _check_client(spec: InversionSpec) -> None:
 
 def _check_assumed(spec: InversionSpec) -> None:
     require(
-        spec.assumed_lr is None or RATE in spec.unknown or spec.ladder,
-        f"--assumed-lr is about a rate that the attacker does not know; add --unknown {RATE}",
+        spec.assumed_lr is None or words.RATE in spec.unknown or spec.ladder,
+        f"--assumed-lr is about a rate that the attacker does not know; add --unknown {words.RATE}",
     )
 
 
 def _check_loss(spec: InversionSpec) -> None:
+    if not spec.numeric:
+        return
+    methods = [method_of(text) for text in spec.method or (STRONGEST,)]
     require(
-        not spec.numeric or spec.labels == KNOWN or not any(_use_labels(spec)),
+        spec.labels == words.KNOWN or not any(one.traits.uses_labels for one in methods),
         f"--loss {spec.loss} has labels of numbers, which no search infers; give the attacker "
         "known ones (--labels known; in an audit --set reconstruction.labels=known), or take "
         f"--method {FOR_TABLES}",
     )
     require(
-        not spec.numeric or spec.epochs == 1,
+        spec.epochs == 1,
         "--epochs matches records by their classes, and --loss mse has none; leave one out",
     )
 
 
 def _check_draw(spec: InversionSpec) -> None:
     require(
-        spec.first == 0 or spec.draw == FIRST,
+        spec.first == 0 or spec.draw == words.FIRST,
         f"first is {spec.first}, which is about records in the order of the data; write draw: "
-        f"{FIRST}",
+        f"{words.FIRST}",
     )
     require(
-        spec.draw != DISTINCT or not spec.numeric,
-        f"--draw {DISTINCT} is about classes, and --loss {spec.loss} has labels of numbers; "
-        f"choose {RANDOM}",
+        spec.draw != words.DISTINCT or not spec.numeric,
+        f"--draw {words.DISTINCT} is about classes, and --loss {spec.loss} has labels of numbers; "
+        f"choose {words.RANDOM}",
     )
     require(
         spec.classes is None or not spec.numeric,
@@ -201,7 +165,12 @@ def _check_draw(spec: InversionSpec) -> None:
 
 def _check_epochs(spec: InversionSpec) -> None:
     if spec.epochs == 1:
-        _check_one_epoch(spec)
+        for name in _OF_EPOCHS:
+            require(
+                not getattr(spec, name),
+                f"{_flag(name)} is about several epochs; give --epochs of 2 or more, or leave it "
+                "out",
+            )
         return
     require(
         set(spec.defense) == {NONE},
@@ -215,25 +184,16 @@ def _check_epochs(spec: InversionSpec) -> None:
         require(
             traits.several_epochs, f"--method {text} reads updates one by one; leave out --epochs"
         )
-    for name in OF_CLIENTS:
+    for name in words.OF_CLIENTS:
         require(
             getattr(spec, name) == type(spec).__dataclass_fields__[name].default,
-            f"--epochs goes with clients of plain SGD; leave out --{name.replace('_', '-')}",
+            f"--epochs goes with clients of plain SGD; leave out {_flag(name)}",
         )
     require(
-        spec.matching != KNOWN or spec.labels == KNOWN or spec.same_batches,
-        f"--matching {KNOWN} tells the attacker the place of each record, and inferred labels "
-        f"have no places in a batch; give --labels {KNOWN}, or --same-batches",
+        spec.matching != words.KNOWN or spec.labels == words.KNOWN or spec.same_batches,
+        f"--matching {words.KNOWN} tells the attacker the place of each record, and inferred "
+        f"labels have no places in a batch; give --labels {words.KNOWN}, or --same-batches",
     )
-
-
-def _check_one_epoch(spec: InversionSpec) -> None:
-    for name in _OF_EPOCHS:
-        require(
-            not getattr(spec, name),
-            f"--{name.replace('_', '-')} is about several epochs; give --epochs of 2 or more, "
-            "or leave it out",
-        )
 
 
 def _check_knowledge(spec: InversionSpec) -> None:
@@ -252,7 +212,3 @@ def _check_knowledge(spec: InversionSpec) -> None:
 def _traits(spec: InversionSpec) -> dict[str, Traits]:
     """Return the traits of each method that the spec names."""
     return {text: method_of(text).traits for text in spec.method}
-
-
-def _use_labels(spec: InversionSpec) -> list[bool]:
-    return [method_of(text).traits.uses_labels for text in spec.method or (STRONGEST,)]

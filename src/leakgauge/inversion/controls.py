@@ -25,19 +25,15 @@ def controls(prepared: Prepared) -> Controls:
     spec, source = prepared.spec, prepared.source
     if spec.update is not None:
         return Controls(REAL, REAL)
-    plain = replace(
-        spec, **{name: getattr(InversionSpec, name) for name in OF_CLIENTS}, ladder=False
-    )
-    plain = replace(plain, local_steps=1, reshuffle=False, assumed_lr=None)
+    plain = replace(spec, **{name: getattr(InversionSpec, name) for name in OF_CLIENTS})
+    plain = replace(plain, ladder=False, local_steps=1, reshuffle=False, assumed_lr=None)
     alone = replace(plain, batch_size=1, epochs=1, server_lr=None, matching=None)
     few = replace(alone, joint=None, gamma=None, rough_iterations=None, same_batches=False)
     few = replace(few, images=FEW, simulate=False, restarts=1, redact=True)
-    drowned = Variant(
-        replace(few, defense=(NOISE,), knowledge=(STATIC,)),
-        source,
-        f"the update of each record is drowned in noise ({NOISE})",
-    )
-    return Controls(drowned, _planted(replace(few, defense=(NONE,), knowledge=()), source))
+    noisy = replace(few, defense=(NOISE,), knowledge=(STATIC,))
+    said = f"the update of each record is drowned in noise ({NOISE})"
+    planted = _planted(replace(few, defense=(NONE,), knowledge=()), source)
+    return Controls(Variant(noisy, source, said), planted)
 
 
 def _planted(spec: InversionSpec, source: Source) -> Variant:

@@ -27,7 +27,6 @@ FLOOR = 1e-6
 MOST_UNITS = 2000
 """Largest number of units that are compared with each other, by their bias gradients."""
 
-
 TOLERANCE_OF_GRADIENTS, TOLERANCE_OF_CHANGES = 1e-4, 1e-2
 """Relative differences below which two candidates are one record; changes of weights are rounded
 more coarsely than gradients."""

@@ -13,8 +13,7 @@ QUESTION: Question = Room(
     home="leakgauge.inversion",
     places={
         "metrics": "metrics.table:METRICS",
-        "run": "run.running:run",
-        "to_json": "report.plain:to_json",
+        "badge": "report.levels:badge",
         "charts": "report.curves:charts",
     },
 )

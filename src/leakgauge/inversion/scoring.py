@@ -1,6 +1,6 @@
 """The one scorer of rebuilt records, and the guesses without a gradient that they must beat."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -67,12 +67,6 @@ class Scorer:
             elif name == LPIPS and self.lpips is not None:
                 scores[name] = self.lpips(*pair).double()
         return scores
-
-    def scores_of_guesses(
-        self, guesses: Mapping[str, Tensor], truth: Tensor
-    ) -> dict[str, dict[str, Tensor]]:
-        """Return the scores of guesses ``[N, ...]`` of the records ``truth [N, ...]``, by name."""
-        return {name: self.scores(x, truth) for name, x in guesses.items()}
 
 
 @dataclass(frozen=True, eq=False)

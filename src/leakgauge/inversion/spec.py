@@ -7,30 +7,19 @@ from typing import ClassVar
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP, NOTATION
-from leakgauge.inversion.client_spec import ClientSpec
+from leakgauge.inversion import words
 from leakgauge.inversion.methods import HELP as METHODS_HELP
 from leakgauge.inversion.methods import NOTATION as METHODS_NOTATION
 from leakgauge.inversion.methods import is_method
-from leakgauge.inversion.words import (
-    DRAWS,
-    INFERRED,
-    JOINTS,
-    LABELS,
-    LARGEST_SIDE,
-    LATER_EPOCHS,
-    MATCHINGS,
-    MLP,
-    ROUGH_ITERATIONS,
-    SCHEMES,
-    SERVER_LR,
-)
 from leakgauge.models.named import NETS
+from leakgauge.runs.fields import optimizer_field
 from leakgauge.runs.setting import ATTACK, DATA, DEFENSE, RUN, TRAINING, setting
-from leakgauge.runs.spec import NONE
+from leakgauge.runs.spec import NONE, Spec
+from leakgauge.training.catalog import SGD
 
 
 @dataclass(frozen=True, kw_only=True)
-class InversionSpec(ClientSpec):
+class InversionSpec(Spec):
     """Settings of attempts to rebuild records from what clients send.
 
     One spec stands for an attempt with each method, against each defense, with each knowledge of
@@ -39,6 +28,60 @@ class InversionSpec(ClientSpec):
     """
 
     aliases: ClassVar[Mapping[str, str]] = {"adversary": "method"}
+
+    batch_size: Whole = setting(1, "records in a client's training step", TRAINING, least=1)
+    local_steps: Whole = setting(1, "a client's steps before it sends", TRAINING, least=1)
+    local_lr: Real = setting(1e-4, "learning rate of a client's local steps", TRAINING, above=0)
+    local_optimizer: str = optimizer_field(SGD, "makes a client's local steps")
+    local_epochs: Whole = setting(
+        1, "passes of a client over the same records before it sends", TRAINING, least=1
+    )
+    reshuffle: Truth = setting(
+        False,
+        "with --local-epochs: shuffle the records in each later pass, unknown to the attacker",
+        TRAINING,
+    )
+    local_rates: tuple[Real, ...] = setting(
+        (),
+        "learning rate of each local step, in place of --local-lr: a schedule",
+        TRAINING,
+        above=0,
+    )
+    train_mode: Truth = setting(
+        False,
+        "clients train in training mode: BatchNorm uses the statistics of each batch, and "
+        "dropout draws",
+        TRAINING,
+    )
+    clients: Whole = setting(
+        1,
+        "clients behind one sum, which is all that the server sees (secure aggregation); all "
+        "their records are attacked",
+        TRAINING,
+        least=1,
+    )
+    unknown: tuple[str, ...] = setting(
+        (),
+        "what the attacker does not know of the local steps: the rate (it assumes "
+        f"--assumed-lr) or the optimizer (it assumes {SGD})",
+        ATTACK,
+        choices=words.UNKNOWNS,
+    )
+    assumed_lr: Real | None = setting(
+        None,
+        "with --unknown rate or --ladder: the rate that the attacker assumes; by default "
+        f"{words.ASSUMED_LR:g}, torch's own",
+        ATTACK,
+        above=0,
+    )
+    statistics: str | None = setting(
+        None,
+        "with --train-mode: how the attacker knows the statistics of the batches in BatchNorm "
+        "layers, to match them: known (granted), inferred (from the running statistics that "
+        "were sent), proxy (from public records); by default it does not",
+        ATTACK,
+        choices=words.STATISTICS,
+    )
 
     method: tuple[str, ...] = setting(
         (), METHODS_HELP, ATTACK, cells=True, notation=METHODS_NOTATION
@@ -69,13 +112,13 @@ class InversionSpec(ClientSpec):
         "which records to attack: distinct (at random, no label twice in an update; the "
         "default where the labels allow it), random, or first (in the order of the data)",
         ATTACK,
-        choices=DRAWS,
+        choices=words.DRAWS,
     )
     first: Whole = setting(
         0, "with draw first: the first record to attack", ATTACK, least=0, option=False
     )
     side: Whole = setting(  # type: ignore[misc]  # for the other questions it is a constant
-        32, "height and width of images, in pixels", DATA, least=1, most=LARGEST_SIDE
+        32, "height and width of images, in pixels", DATA, least=1, most=words.LARGEST_SIDE
     )
     simulate: Truth = setting(
         False, "simulate the local steps: slower, but right at any learning rate", ATTACK
@@ -93,7 +136,7 @@ class InversionSpec(ClientSpec):
     server_lr: Real | None = setting(
         None,
         "with --epochs: learning rate of the server's step along the gradient of each update; "
-        f"by default {SERVER_LR:g}, and after local steps what averaging the weights gives: "
+        f"by default {words.SERVER_LR:g}, and after local steps what averaging the weights gives: "
         "--local-lr times --local-steps",
         TRAINING,
         above=0,
@@ -109,7 +152,7 @@ class InversionSpec(ClientSpec):
         "optimal compare rough images, gradients (the default of others) also compares "
         "gradients, known grants the right matching to the attacker",
         ATTACK,
-        choices=MATCHINGS,
+        choices=words.MATCHINGS,
     )
     joint: str | None = setting(
         None,
@@ -117,20 +160,19 @@ class InversionSpec(ClientSpec):
         "and the default of agic): each from the updates that are matched for it; all (ours "
         "and the default of others): all records together from all updates",
         ATTACK,
-        choices=JOINTS,
+        choices=words.JOINTS,
     )
     gamma: Real | None = setting(
         None,
-        "with --epochs: weight of the updates of each later epoch, relative to 1 for the "
-        "first; by "
-        f"default {LATER_EPOCHS:g} for --joint per-sample and 1 for --joint all",
+        "with --epochs: weight of the updates of each later epoch, relative to 1 for the first; by "
+        f"default {words.LATER_EPOCHS:g} for --joint per-sample and 1 for --joint all",
         ATTACK,
         above=0,
     )
     rough_iterations: Whole | None = setting(
         None,
         "with --epochs: iterations of the search for the rough images that are matched; by "
-        f"default {ROUGH_ITERATIONS}, or those of the search where it has fewer",
+        f"default {words.ROUGH_ITERATIONS}, or those of the search where it has fewer",
         ATTACK,
         least=1,
     )
@@ -139,14 +181,14 @@ class InversionSpec(ClientSpec):
         1, "restarts of the search; the one with the smallest loss counts", ATTACK, least=1
     )
     labels: str = setting(
-        INFERRED,
+        words.INFERRED,
         "known grants the labels to the attacker; inferred takes iDLG for single records and "
         "counts for batches; gradinversion (the paper's) takes no label to occur twice in an "
         "update",
         ATTACK,
-        choices=LABELS,
+        choices=words.LABELS,
     )
-    net: str | None = setting(None, "the network", TRAINING, choices=(*NETS, MLP))
+    net: str | None = setting(None, "the network", TRAINING, choices=(*NETS, words.MLP))
     classes: Whole | None = setting(
         None,
         "outputs of the network's head, where they are more than the classes of the data, such "
@@ -154,7 +196,9 @@ class InversionSpec(ClientSpec):
         TRAINING,
         least=2,
     )
-    init: str = setting("pytorch", "how to draw the initial weights", TRAINING, choices=SCHEMES)
+    init: str = setting(
+        "pytorch", "how to draw the initial weights", TRAINING, choices=words.SCHEMES
+    )
     weights: str | None = setting(
         None,
         "trained weights: a file of safetensors or a state dict of torch, by its path or its "
@@ -172,6 +216,11 @@ class InversionSpec(ClientSpec):
     files: str = setting(
         "", "sha256 of the files that update, weights and lpips name", RUN, option=False
     )
+
+    @property
+    def records_per_update(self) -> int:
+        """Records behind one update, or one sum of updates."""
+        return self.batch_size * self.local_steps * self.clients
 
     @classmethod
     def knows_adversary(cls, adversary: str) -> bool:

@@ -62,7 +62,6 @@ OF_AN_UPDATE = frozenset(
 )
 """The settings that apply to the update of a real client."""
 
-
 OF_TEXT = frozenset(
     {
         *("ask", "task", "method", "images", "draw", "first", "batch_size", "defense", "redact"),
@@ -71,17 +70,14 @@ OF_TEXT = frozenset(
 )
 """Settings that apply to the text of a user's own model."""
 
-MEAN, CLASS_MEAN, PUBLIC, NEAREST = GUESSES = (
-    *("mean", "class mean", "public record", "nearest public record"),
-)
+GUESSES = ("mean", "class mean", "public record", "nearest public record")
+MEAN, CLASS_MEAN, PUBLIC, NEAREST = GUESSES
 """Guesses that use no gradient: the mean of public records (the mean colour of images), that of a
-label's, the public record nearest to that mean, and the one nearest to the truth."""
+label's, the public record nearest to that mean, and the one nearest to the truth, which no attacker
+can make."""
 
 FREQUENT = "most frequent tokens"
 """Guess of a sequence: the most frequent public token at each position."""
-
-ORACLES = (NEAREST,)
-"""Guesses that no attacker can make, since the truth chooses them."""
 
 OF_CLIENTS = (
     *("local_optimizer", "local_epochs", "local_rates", "train_mode", "clients", "unknown"),

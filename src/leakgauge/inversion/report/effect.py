@@ -10,11 +10,15 @@ from leakgauge.inversion.metrics.table import PSNR, TOKEN_ACCURACY
 from leakgauge.inversion.report.levels import worst
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.report.grouping import Test
+from leakgauge.report.levels import LEAKS
 from leakgauge.report.section import DefenseEffect, Level
 from leakgauge.report.wording import percent, short
 from leakgauge.results.measurements import Measurement
-from leakgauge.runs.repeat import repeat_command
-from leakgauge.runs.spec import NONE, declared, make_spec
+from leakgauge.runs.repeat import repeat_command, spec_of_run
+from leakgauge.runs.spec import NONE
+
+LONGER = 10
+"""Factor of the iterations to try next if no record was rebuilt."""
 
 _COST = "This question does not measure what the defense costs in accuracy."
 
@@ -42,16 +46,11 @@ def _nearest(tests: list[Test]) -> Measurement | None:
 
 
 def _text(
-    defense: str,
-    before: Measurement,
-    after: Measurement,
-    against: Sequence[Test],
-    *,
-    helps: bool,
+    defense: str, before: Measurement, after: Measurement, against: Sequence[Test], *, helps: bool
 ) -> str:
     tried = any(test.knowledge == ADAPTIVE for test in against)
     attacker = "an attacker that knows it" if tried else "an attacker that does not know it"
-    name, old, new = _figure(before)[0], _figure(before)[1], _figure(after)[1]
+    (name, old), (_, new) = _figure(before), _figure(after)
     if helps:
         change = f"lowers {name} from {old} to {new}"
     else:
@@ -67,13 +66,6 @@ def _figure(one: Measurement) -> tuple[str, str]:
     return f"the share of right {parts}", percent(one.estimate.value)
 
 
-LEAKS = ("strong", "clear", "weak")
-LONGER = 10
-"""Factor of the iterations to try next if no record was rebuilt."""
-
-COMMAND = "invert"
-
-
 def next_command(settings: Mapping[str, Any], level: Level) -> str:
     """Return the command to run next; empty if none would add information.
 
@@ -86,17 +78,16 @@ def next_command(settings: Mapping[str, Any], level: Level) -> str:
     >>> next_command({"data": "my.csv", "label": "income"}, "strong")
     'leakgauge invert my.csv --label income --defense dpsgd:clip=2,noise=0.1'
     """
-    known = declared(InversionSpec)
-    spec = make_spec(InversionSpec, {key: settings[key] for key in settings if key in known})
-    assert isinstance(spec, InversionSpec)
-    several = spec.epochs > 1 or spec.ladder
-    if not spec.data or set(spec.defense) != {NONE} or several:
+    spec = spec_of_run(settings, InversionSpec)
+    if spec is None or not spec.data or set(spec.defense) != {NONE}:
+        return ""
+    if spec.epochs > 1 or spec.ladder:
         return ""
     traits = [reported_traits(text) for text in spec.method or (STRONGEST,)]
     if level in LEAKS:
         defense = "dpsgd:clip=2,noise=0.1" if spec.local_steps == 1 else "prune:rate=0.99"
         method = spec.method if any(one.adapts for one in traits) else ()
-        return repeat_command(COMMAND, replace(spec, defense=(NONE, defense), method=method))
+        return repeat_command("invert", replace(spec, defense=(NONE, defense), method=method))
     if not any(one.searches for one in traits) or spec.iterations is None:
         return ""
-    return repeat_command(COMMAND, replace(spec, iterations=LONGER * spec.iterations))
+    return repeat_command("invert", replace(spec, iterations=LONGER * spec.iterations))

@@ -6,7 +6,6 @@ from typing import Any
 
 from leakgauge.core.checks import InputError
 from leakgauge.inversion.metrics.table import COLUMNS, LOSS, PSNR, TOKEN_ACCURACY
-from leakgauge.inversion.run.attempt import title_of
 from leakgauge.inversion.words import CLASS_MEAN, FREQUENT, MEAN, NEAREST, PUBLIC
 from leakgauge.report.compare import Group
 from leakgauge.report.grouping import Test
@@ -43,15 +42,18 @@ class InversionVerdict:
     strength: float = 0.0
 
 
+_SCORES = (PSNR, COLUMNS, TOKEN_ACCURACY)
+"""The metrics that decide a verdict: of images, of tables, and of text."""
+
+
 def verdict_of(test: Test) -> InversionVerdict:
     """Return the verdict of an attempt by PSNR, the columns of a table, or tokens."""
-    return _of_figures(test.at(PSNR), test.at(COLUMNS), test.at(TOKEN_ACCURACY))
+    return _of_figures(*map(test.at, _SCORES))
 
 
 def badge(group: Group) -> Badge | None:
     """Return the verdict on the means of a grid's cells; None without a score."""
-    names = (PSNR, COLUMNS, TOKEN_ACCURACY)
-    verdict = _of_figures(*(group.means.get(name) for name in names))
+    verdict = _of_figures(*map(group.means.get, _SCORES))
     if verdict.figure is None:
         return None
     return Badge(verdict.level, verdict.words, verdict.strength)
@@ -76,12 +78,13 @@ def worst(tests: list[Test]) -> tuple[Test, InversionVerdict]:
 
 def by_nearness(tests: list[Test]) -> list[tuple[Test, InversionVerdict]]:
     """Return the attempts with their verdicts, the one nearest to the truth first."""
+
+    def nearness(one: tuple[Test, InversionVerdict]) -> float:
+        figure = one[1].figure
+        return float("-inf") if figure is None else figure.estimate.value
+
     verdicts = [(test, verdict_of(test)) for test in tests]
-    return sorted(verdicts, key=lambda one: -_nearness(one[1]))
-
-
-def _nearness(verdict: InversionVerdict) -> float:
-    return float("-inf") if verdict.figure is None else verdict.figure.estimate.value
+    return sorted(verdicts, key=nearness, reverse=True)
 
 
 def _of_images(psnr: Measurement) -> InversionVerdict:
@@ -117,18 +120,13 @@ _OF_IMAGES = {
 }
 
 
-def title(test: Test) -> str:
-    """Return an attempt in a few words."""
-    return title_of(test.adversary, test.defense, test.knowledge)
-
-
 def sentence(test: Test) -> str:
     """Return the result of an attempt, with its title, for non-specialist readers.
 
     Raises:
         InputError: the attempt has neither a score nor a loss.
     """
-    return f"{title(test)}: {statement(test)}"
+    return f"{test.who}: {statement(test)}"
 
 
 def statement(test: Test) -> str:
@@ -163,7 +161,7 @@ def joint_sentence(test: Test) -> str:
     later = details["later"]
     weighed = "equally" if later == "1" else f"1 in the first and {later} in later epochs"
     return (
-        f"{title(test)}: records of several epochs were {_MATCHED[details['matching']]}; "
+        f"{test.who}: records of several epochs were {_MATCHED[details['matching']]}; "
         f"{_JOINED[details['joint']]}, and updates weigh {weighed}."
     )
 
@@ -195,7 +193,7 @@ def _of_loss(test: Test) -> str:
     loss = test.at(LOSS)
     if loss is None:
         raise InputError(
-            f"the measurements of {title(test)} lack both a score and a loss; run it again"
+            f"the measurements of {test.who} lack both a score and a loss; run it again"
         )
     return (
         f"the search for {count(loss.estimate.n)} records ended at a loss of "
@@ -240,7 +238,7 @@ def guesses_of(facts: Sequence[Mapping[str, Any]], tests: Sequence[Test]) -> lis
     for test, fact in zip(tests, facts, strict=bool(facts)):
         if fact.get("baselines"):
             key = repr(fact["baselines"])
-            found.setdefault(key, ([], fact))[0].append(title(test))
+            found.setdefault(key, ([], fact))[0].append(test.who)
     return [
         Guessed(
             tuple(titles),

@@ -20,7 +20,6 @@ from leakgauge.inversion.report.levels import (
     joint_sentence,
     sentence,
     statement,
-    title,
     worst,
 )
 from leakgauge.inversion.report.records import Rows, gallery, read_pictures, read_rows
@@ -45,29 +44,18 @@ TITLES = titles(METRICS)
 
 
 def section(answer: Answer, question: Question, folder: Path) -> Section:
-    """Return the section of an answer, with the records in the folder.
-
-    Args:
-        answer: answer to the question.
-        question: not used; the section has the room's own name.
-        folder: run folder with the kept records.
+    """Return the section of an answer, with the records in the run folder.
 
     Raises:
         InputError: the kept records are damaged, or of another run.
     """
-    attempts = len(group_tests(answer.measurements))
-    pictures, rows = read_pictures(folder, attempts), read_rows(folder, attempts)
+    tests = group_tests(answer.measurements)
+    pictures, rows = read_pictures(folder, len(tests)), read_rows(folder, len(tests))
     is_update = answer.run.settings.get("update") is not None
     kept = is_update or (folder / FACTS_FILE).is_file()
-    facts = read_facts(folder, attempts) if kept else []
+    facts = read_facts(folder, len(tests)) if kept else []
     labels = facts[0]["labels"] if is_update else None
-    return section_of(
-        answer,
-        pictures,
-        rows,
-        labels=labels,
-        guesses=guesses_of(facts, group_tests(answer.measurements)),
-    )
+    return section_of(answer, pictures, rows, labels=labels, guesses=guesses_of(facts, tests))
 
 
 def section_of(
@@ -89,32 +77,28 @@ def section_of(
     """
     tests = group_tests(answer.measurements)
     values = _values(answer, tests, pictures, rows, guesses)
+    undefended = [test for test in tests if test.defense == NONE] or tests
+    names = {TRUTH: TRUTH} | {str(at): test.who for at, test in enumerate(tests)}
+    says = [*map(sentence, tests), *filter(None, [values["ladder_says"]])]
+    if labels is not None:
+        how = answer.run.settings["labels"]
+        says.append(f"labels ({how}): {', '.join(map(str, labels))}")
     return Section(
         name=NAME,
         title="Can the records be rebuilt?",
         html=render(PACKAGE, "section.html.j2", values),
         rows=[_row(*worst(tests))],
         tests=[replace(_row(*one), test=one[0].who) for one in by_nearness(tests)],
-        lines=[
-            *(Line(sentence(test)) for test in tests),
-            *(Line(said) for said in [ladder_sentence(ladder_of(tests))] if said),
-            *_labels(answer, labels),
-        ],
+        lines=[*map(Line, says)],
         missing=answer.missing,
         warnings=list(answer.run.warnings),
         effect=effect_of(tests),
-        next_command=next_command(answer.run.settings, worst(_undefended(tests))[1].level),
+        next_command=next_command(answer.run.settings, worst(undefended)[1].level),
         nav=_nav(values),
         style=files(PACKAGE).joinpath("section.css").read_text("utf-8"),
         private=bool(pictures or rows),
-        pictures=_named(pictures, tests),
+        pictures={name: pictures[key] for key, name in names.items() if key in pictures},
     )
-
-
-def _named(pictures: Mapping[str, Tensor], tests: list[Test]) -> dict[str, Tensor]:
-    """Return the pictures by attempt, the truth first."""
-    names = {TRUTH: TRUTH} | {str(at): test.who for at, test in enumerate(tests)}
-    return {name: pictures[key] for key, name in names.items() if key in pictures}
 
 
 def _values(
@@ -132,12 +116,12 @@ def _values(
         "run": answer.run,
         "verdicts": [_verdict(*one) for one in by_nearness(tests)],
         "missing": answer.missing,
-        "titles": [title(test) for test in tests],
-        "figures": _figures(tests),
+        "titles": [test.who for test in tests],
+        "figures": [{name: test.at(name) for name in TITLES if test.at(name)} for test in tests],
         "metrics": {name: text for name, text in TITLES.items() if any(t.at(name) for t in tests)},
         "count": answer.measurements[0].estimate.n,
         "columns": _columns(tests),
-        "epochs": _epochs(tests),
+        "epochs": [(test.who, one.round, one) for test in tests for one in test.single(PSNR)],
         "joints": [text for test in tests if (text := joint_sentence(test))],
         "guesses": guesses,
         "ladder": steps,
@@ -158,7 +142,7 @@ def _values(
 def _verdict(test: Test, verdict: InversionVerdict) -> dict[str, Any]:
     """Return the template's values for an attempt's verdict."""
     text = statement(test)
-    shown = {"verdict": verdict, "title": title(test), "text": text[:1].upper() + text[1:]}
+    shown = {"verdict": verdict, "title": test.who, "text": text[:1].upper() + text[1:]}
     if verdict.figure is None:
         return {**shown, "value": ""}
     metric, one = METRICS[verdict.figure.metric], verdict.figure.estimate
@@ -172,30 +156,13 @@ def _verdict(test: Test, verdict: InversionVerdict) -> dict[str, Any]:
 
 
 def _row(test: Test, verdict: InversionVerdict) -> Row:
+    row = Row(NAME, verdict.words, verdict.level, sentence(test), strength=verdict.strength)
+    figure = verdict.figure
     # The loss is not a distance to the truth, and a single record has no interval.
-    if verdict.figure is None or verdict.figure.estimate.n == 1:
-        return Row(NAME, verdict.words, verdict.level, sentence(test), strength=verdict.strength)
-    return Row(
-        NAME,
-        verdict.words,
-        verdict.level,
-        sentence(test),
-        METRICS[verdict.figure.metric].label,
-        verdict.figure.estimate,
-        verdict.figure.chance,
-        verdict.strength,
-    )
-
-
-def _undefended(tests: list[Test]) -> list[Test]:
-    """Return the attempts without a defense; all attempts if each met one."""
-    return [test for test in tests if test.defense == NONE] or tests
-
-
-def _labels(answer: Answer, labels: Sequence[int] | None) -> list[Line]:
-    if labels is None:
-        return []
-    return [Line(f"labels ({answer.run.settings['labels']}): {', '.join(map(str, labels))}")]
+    if figure is None or figure.estimate.n == 1:
+        return row
+    label = METRICS[figure.metric].label
+    return replace(row, metric=label, estimate=figure.estimate, chance=figure.chance)
 
 
 def _nav(values: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -210,11 +177,6 @@ def _nav(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(f"{NAME}-{name.lower()}", name) for name, shown in present.items() if shown]
 
 
-def _figures(tests: Sequence[Test]) -> list[dict[str, Measurement]]:
-    """Return the figures of each attempt that have a column in the table."""
-    return [{name: one for name in TITLES if (one := test.at(name)) is not None} for test in tests]
-
-
 def _columns(tests: Sequence[Test]) -> dict[str, list[Measurement | None]]:
     """Return the accuracy of each original column of a table, for each attempt."""
     names = dict.fromkeys(m for test in tests for m in test.metrics if m.startswith(COLUMN))
@@ -224,17 +186,7 @@ def _columns(tests: Sequence[Test]) -> dict[str, list[Measurement | None]]:
 def _legend(tests: Sequence[Test]) -> list[tuple[str, str, str]]:
     """Return name, colour and dash of each attempt with a curve."""
     return [
-        (title(test), *line_style(number))
+        (test.who, *line_style(number))
         for number, test in enumerate(tests)
         if any((one := test.at(name)) and one.curve for name in CURVES)
-    ]
-
-
-def _epochs(tests: Sequence[Test]) -> list[tuple[str, int, Measurement]]:
-    """Return the PSNR of single epochs, if there are several."""
-    return [
-        (title(test), when, one)
-        for test in tests
-        for when in test.rounds
-        if (one := test.at(PSNR, when)) is not None
     ]

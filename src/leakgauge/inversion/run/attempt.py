@@ -166,8 +166,10 @@ class Attempt:
 
     @property
     def title(self) -> str:
-        """The attempt in a few words."""
-        return title_of(self.name, self.defense, self.knowledge)
+        """The attempt in a few words, as ``Test.who`` names it."""
+        if self.defense == NONE:
+            return self.name
+        return f"{self.name}, {self.defense}, {self.knowledge}"
 
     @property
     def name(self) -> str:
@@ -206,15 +208,6 @@ def _knowledge(attempt: Attempt) -> Sequence[str]:
         return attempt.spec.knowledge
     can_adapt = attempt.attack.adapts_to(attempt.client.defense)
     return (STATIC, ADAPTIVE) if can_adapt else (STATIC,)
-
-
-def title_of(method: str, defense: str, knowledge: str) -> str:
-    """Return an attempt in a few words.
-
-    >>> title_of("agic", "none", "static"), title_of("agic", "sign", "adaptive")
-    ('agic', 'agic, sign, adaptive')
-    """
-    return method if defense == NONE else f"{method}, {defense}, {knowledge}"
 
 
 def with_ladder(spec: InversionSpec) -> InversionSpec:

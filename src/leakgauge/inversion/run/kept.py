@@ -1,7 +1,7 @@
 """Files for the report besides the measurements: facts of attempts, and private records."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,10 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_text, write_text
 from leakgauge.core.types import Schema
 from leakgauge.data.decode import column_hits, decode
-from leakgauge.inversion.metrics.table import (
-    COLUMNS,
-    LPIPS,
-    PSNR,
-    SEQUENCES,
-    SSIM,
-    TOKEN_ACCURACY,
-)
+from leakgauge.inversion.metrics.table import COLUMNS, LPIPS, PSNR, SEQUENCES, SSIM, TOKEN_ACCURACY
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Rebuilt
+from leakgauge.report.facts import plain_interval
 from leakgauge.results.measurements import PICTURES_FILE, ROWS_FILE
 from leakgauge.results.statistics import mean_estimate
 
@@ -64,10 +58,14 @@ def keep_records(folder: Path, schema: Schema | None, rebuilt: Sequence[Rebuilt]
 
 
 def _keep_pictures(folder: Path, rebuilt: Sequence[Rebuilt]) -> None:
-    truth = rebuilt[0].truth
-    count = _picture_count(truth)
-    parts = {TRUTH: truth, **{str(at): one.x for at, one in enumerate(rebuilt)}}
-    save_file({name: _bytes(x[:count]) for name, x in parts.items()}, folder / PICTURES_FILE)
+    parts = {TRUTH: rebuilt[0].truth, **{str(at): one.x for at, one in enumerate(rebuilt)}}
+    # A page of a few MB can hold this many.
+    count = min(MOST_RECORDS, max(1, MOST_PIXELS // parts[TRUTH][0, 0].numel()))
+    bytes_ = {
+        name: (255 * x[:count]).round().clamp(0, 255).to(torch.uint8).cpu().contiguous()
+        for name, x in parts.items()
+    }
+    save_file(bytes_, folder / PICTURES_FILE)
 
 
 def _keep_rows(folder: Path, schema: Schema, rebuilt: Sequence[Rebuilt]) -> None:
@@ -85,27 +83,20 @@ def _keep_rows(folder: Path, schema: Schema, rebuilt: Sequence[Rebuilt]) -> None
 
 def _keep_tokens(folder: Path, rebuilt: Sequence[Rebuilt]) -> None:
     truth = rebuilt[0].truth[:MOST_RECORDS].tolist()
-    rows: dict[str, Any] = {TRUTH: [_positions(list(map(str, one))) for one in truth]}
+    rows: dict[str, Any] = {TRUTH: [_positions(map(str, one)) for one in truth]}
     for at, one in enumerate(rebuilt):
         rows[str(at)] = [
             _positions(
-                [
-                    ("?" if token < 0 else str(token), token == real)
-                    for token, real in zip(found, true, strict=True)
-                ]
+                ("?" if token < 0 else str(token), token == real)
+                for token, real in zip(found, true, strict=True)
             )
             for found, true in zip(one.x[:MOST_RECORDS].tolist(), truth, strict=True)
         ]
     write_text(folder / ROWS_FILE, json.dumps(rows))
 
 
-def _positions(values: list[Any]) -> dict[str, Any]:
+def _positions(values: Iterable[Any]) -> dict[str, Any]:
     return {f"token {at}": value for at, value in enumerate(values, start=1)}
-
-
-def _picture_count(images: Tensor) -> int:
-    """Return how many images ``[n, c, h, w]`` a page of a few MB can hold."""
-    return min(MOST_RECORDS, max(1, MOST_PIXELS // images[0, 0].numel()))
 
 
 def _texts(x: Tensor, schema: Schema) -> list[dict[str, str]]:
@@ -123,44 +114,31 @@ def _text(value: Any) -> str:
     return np.format_float_positional(value, precision=6, fractional=False, trim="-")
 
 
-def _bytes(x: Tensor) -> Tensor:
-    return (255 * x).round().clamp(0, 255).to(torch.uint8).cpu().contiguous()
-
-
 def facts_of(attempt: Attempt, rebuilt: Rebuilt) -> dict[str, Any]:
     """Return the facts of an attempt that its measurements do not hold, as plain values."""
+    scores = rebuilt.scores
     return {
         "iterations": attempt.attack.iterations,
         "warnings": list(rebuilt.warnings),
         "chance": dict(rebuilt.chance),
         "baselines": {
             name: {
-                metric: _with_interval(values)
-                for metric, values in scores.items()
+                metric: plain_interval(mean_estimate(values.double().numpy()))
+                for metric, values in guess.items()
                 if metric in EACH_RECORD
             }
-            for name, scores in rebuilt.baselines.items()
+            for name, guess in rebuilt.baselines.items()
         },
         "best_guess": rebuilt.best_guess,
         "rung": attempt.rung,
         "single_epochs": [
-            float(scores[PSNR].mean()) for scores in rebuilt.rounds.values() if PSNR in scores
+            float(epoch[PSNR].mean()) for epoch in rebuilt.rounds.values() if PSNR in epoch
         ],
         "per_image": [
-            {
-                name: float(rebuilt.scores[name][at])
-                for name in EACH_RECORD
-                if name in rebuilt.scores
-            }
+            {name: float(scores[name][at]) for name in EACH_RECORD if name in scores}
             for at in range(rebuilt.count)
         ],
     }
-
-
-def _with_interval(values: Tensor) -> dict[str, float]:
-    """Return the mean over the records, with its interval."""
-    one = mean_estimate(values.double().numpy())
-    return {"value": one.value, "low": one.low, "high": one.high}
 
 
 def keep_facts(folder: Path, facts: Sequence[dict[str, Any]]) -> None:
@@ -179,16 +157,14 @@ def read_facts(folder: Path, attempts: int) -> list[dict[str, Any]]:
         InputError: the file is missing, damaged, or of another run.
     """
     path = folder / FACTS_FILE
+    text = read_text(path)
     try:
-        facts = json.loads(read_text(path))
+        facts: list[dict[str, Any]] = json.loads(text)
     except ValueError as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{path} is damaged ({error}); run the command again") from error
     sound = isinstance(facts, list) and all(isinstance(one, dict) for one in facts)
     require(
         sound and len(facts) == attempts,
         f"{path} does not belong to these {attempts} attempts; run the command again",
     )
-    whole: list[dict[str, Any]] = facts
-    return whole
+    return facts

@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from torch import Tensor
 
 from leakgauge.core.knowledge import STATIC
 from leakgauge.core.versions import versions
 from leakgauge.inversion.methods import Method
+from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import psnr
 from leakgauge.inversion.metrics.table import GAIN, LABEL_ACCURACY, LOSS, METRICS, PSNR
 from leakgauge.inversion.observed import Reconstruction
 from leakgauge.inversion.run.attempt import Attempt
-from leakgauge.inversion.run.rebuilt import Curve, Rebuilt
+from leakgauge.inversion.run.rebuilt import Curve, Rebuilt, Scores
 from leakgauge.inversion.run.received import Received
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.scoring import in_true_order
@@ -30,10 +32,7 @@ SNAPSHOTS = 25
 def curves_of(scenario: Scenario, search: Reconstruction, truth: Tensor) -> dict[str, Curve]:
     """Return the loss and, for images, PSNR over the iterations, means over the targets.
 
-    Args:
-        scenario: private records, network and public records.
-        search: result on the records of ``truth``, in its order, with any number of targets.
-        truth: records of the updates ``[T, B, ...]``; those of an update come in any order.
+    The arguments are those of ``scored``.
     """
     if not search.losses.numel():
         return {}
@@ -56,6 +55,45 @@ def curves_of(scenario: Scenario, search: Reconstruction, truth: Tensor) -> dict
     return curves
 
 
+def scored(
+    scenario: Scenario,
+    search: Reconstruction,
+    truth: Tensor,
+    labels: Tensor | None,
+    others: Scores,
+    warnings: tuple[str, ...],
+    *,
+    lpips: Lpips | None = None,
+    rounds: Mapping[int, Scores] | None = None,
+) -> Rebuilt:
+    """Return the records of a search in the true order, with scores, curves and baselines.
+
+    Args:
+        scenario: private records, network and public records.
+        search: result on the records of ``truth``, in its order, with any number of targets.
+        truth: records of the updates ``[T, B, ...]``; those of an update come in any order.
+        labels: labels that the attack had ``[T, B]``; None where it had none.
+        others: scores besides those of the records.
+        warnings: why an update may not mean a gradient.
+        lpips: network that scores images too.
+        rounds: scores of single epochs.
+    """
+    scorer = scenario.scorer(lpips)
+    rows = in_true_order(search.x.reshape(truth.shape), truth)
+    guesses = scenario.baselines.guesses(truth, labels)
+    return Rebuilt(
+        scorer.in_units(rows),
+        scorer.in_units(scenario.x),
+        {**scorer.scores(rows, scenario.x), **others},
+        curves_of(scenario, search, truth),
+        search.seconds_per_iteration,
+        warnings,
+        chance=chance_of(scenario),
+        baselines={name: scorer.scores(x, scenario.x) for name, x in guesses.items()},
+        rounds=rounds or {},
+    )
+
+
 def chance_of(scenario: Scenario) -> dict[str, float]:
     """Return by metric the mean score of a guess that uses no gradient."""
     scores = scenario.scorer().scores(scenario.guess.expand_as(scenario.x), scenario.x)
@@ -72,45 +110,42 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
         data: name of the data.
         rebuilt: its records and scores.
     """
-    sets: list[tuple[int | str, Mapping[str, Tensor]]] = [
-        (ACCUMULATED, rebuilt.scores),
-        *rebuilt.rounds.items(),
-    ]
-    measurements = [
-        _measurement(
-            attempt,
-            data,
-            (name, when),
-            _estimate(attempt, name, values),
+    spec = attempt.spec
+    seconds = rebuilt.seconds_per_iteration * max(attempt.attack.iterations, 1)
+    each = seconds * spec.records_per_update / max(rebuilt.count, 1)
+    one = Estimate(each, each, each, 1, unit="s")
+    time = _measurement(spec, attempt.attack, attempt.name, data, SECONDS, one)
+    rung = {"rung": attempt.rung} if attempt.rung else {}
+    time = replace(
+        time,
+        label=str(spec.label),
+        defense=attempt.defense,
+        knowledge=attempt.knowledge,
+        details={**time.details, **rung, **(attempt.rules.words if spec.epochs > 1 else {})},
+        seconds=seconds,
+    )
+    sets: list[tuple[int | str, Scores]] = [(ACCUMULATED, rebuilt.scores), *rebuilt.rounds.items()]
+    scored = [
+        replace(
+            time,
+            metric=name,
+            round=when,
+            estimate=_estimate(attempt, name, values),
             chance=rebuilt.chance.get(name, 0.0),
             curve=rebuilt.curves.get(name) if when == ACCUMULATED else None,
-            seconds=_seconds(attempt, rebuilt) if when == ACCUMULATED else 0.0,
+            seconds=seconds if when == ACCUMULATED else 0.0,
         )
         for when, scores in sets
         for name, values in scores.items()
     ]
-    gain = rebuilt.gain
-    if gain is not None:
-        estimate = mean_estimate(gain.double().numpy(), unit="dB")
-        measurements.append(
-            _measurement(
-                attempt, data, (GAIN, ACCUMULATED), estimate, chance=0.0, curve=None, seconds=0.0
-            )
-        )
-    seconds = _seconds(attempt, rebuilt)
-    each = seconds * attempt.spec.records_per_update / max(rebuilt.count, 1)
-    single: dict[str, tuple[Estimate, Curve | None]] = {}
-    single[SECONDS] = (Estimate(each, each, each, 1, unit="s"), None)
+    if rebuilt.gain is not None:
+        gain = mean_estimate(rebuilt.gain.double().numpy(), unit="dB")
+        scored.append(replace(time, metric=GAIN, estimate=gain, seconds=0.0))
     curve = rebuilt.curves.get(LOSS)
-    if curve:  # Else nothing was searched for, or the loss never was finite.
-        last = curve[-1][1]
-        single[LOSS] = (Estimate(last, last, last, rebuilt.count), curve)
-    return measurements + [
-        _measurement(
-            attempt, data, (name, ACCUMULATED), one, chance=0.0, curve=points, seconds=seconds
-        )
-        for name, (one, points) in single.items()
-    ]
+    if not curve:  # Nothing was searched for, or the loss never was finite.
+        return [*scored, time]
+    loss = Estimate(curve[-1][1], curve[-1][1], curve[-1][1], rebuilt.count)
+    return [*scored, time, replace(time, metric=LOSS, estimate=loss, curve=curve)]
 
 
 def measurement_of_update(
@@ -124,30 +159,10 @@ def measurement_of_update(
         method: the attack.
         name: name of the update.
     """
-    loss = received.loss
-    return Measurement(
-        question=NAME,
-        game=NAME,
-        dataset=name,
-        label="",
-        secret="records",
-        defense=NONE,
-        knowledge=STATIC,
-        adversary=spec.method[0],
-        metric=LOSS,
-        round=ACCUMULATED,
-        seed=spec.seed,
-        estimate=Estimate(loss, loss, loss, len(received.x)),
-        chance=0.0,
-        curve=received.curve,
-        details={"settings": method.described, "labels": spec.labels},
-        versions=versions(),
-        seconds=received.seconds_per_iteration * max(method.iterations, 1),
-    )
-
-
-def _seconds(attempt: Attempt, rebuilt: Rebuilt) -> float:
-    return rebuilt.seconds_per_iteration * max(attempt.attack.iterations, 1)
+    loss = Estimate(received.loss, received.loss, received.loss, len(received.x))
+    seconds = received.seconds_per_iteration * max(method.iterations, 1)
+    found = _measurement(spec, method, spec.method[0], name, LOSS, loss)
+    return replace(found, curve=received.curve, seconds=seconds)
 
 
 def _estimate(attempt: Attempt, name: str, values: Tensor) -> Estimate:
@@ -160,36 +175,23 @@ def _estimate(attempt: Attempt, name: str, values: Tensor) -> Estimate:
 
 
 def _measurement(
-    attempt: Attempt,
-    data: str,
-    figure: tuple[str, int | str],
-    estimate: Estimate,
-    *,
-    chance: float,
-    curve: Curve | None,
-    seconds: float,
+    spec: InversionSpec, method: Method, name: str, data: str, metric: str, estimate: Estimate
 ) -> Measurement:
+    """Return a figure of all updates together, without a defense; ``name`` is the method's."""
     return Measurement(
         question=NAME,
         game=NAME,
         dataset=data,
-        label=str(attempt.spec.label),
+        label="",
         secret="records",
-        defense=attempt.defense,
-        knowledge=attempt.knowledge,
-        adversary=attempt.name,
-        metric=figure[0],
-        round=figure[1],
-        seed=attempt.spec.seed,
+        defense=NONE,
+        knowledge=STATIC,
+        adversary=name,
+        metric=metric,
+        round=ACCUMULATED,
+        seed=spec.seed,
         estimate=estimate,
-        chance=chance,
-        curve=curve,
-        details={
-            "settings": attempt.attack.described,
-            "labels": attempt.spec.labels,
-            **({"rung": attempt.rung} if attempt.rung else {}),
-            **({} if attempt.spec.epochs == 1 else attempt.rules.words),
-        },
+        chance=0.0,
+        details={"settings": method.described, "labels": spec.labels},
         versions=versions(),
-        seconds=seconds,
     )

@@ -1,7 +1,6 @@
 """Runs an attempt over several epochs of one client that holds all the records."""
 
 import functools
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +26,7 @@ from leakgauge.inversion.metrics.table import LABEL_ACCURACY, WITHOUT
 from leakgauge.inversion.observed import AttackOptions, Reconstruction, SearchProgress
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.drawing import deal_distinct
-from leakgauge.inversion.run.measuring import SNAPSHOTS, chance_of, curves_of
+from leakgauge.inversion.run.measuring import SNAPSHOTS, scored
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.run.updates import attack_updates, in_updates
@@ -62,259 +61,201 @@ class SingleEpoch:
     warnings: tuple[str, ...]
 
 
-def rebuild_over_epochs(
-    scenario: Scenario,
-    attempt: Attempt,
-    lpips: Lpips | None,
-    progress: SearchProgress | None,
-    checkpoint: Checkpoint | None,
-) -> Rebuilt:
-    """Return what all updates of all epochs together rebuild.
+@dataclass(frozen=True, eq=False)
+class OverEpochs:
+    """An attempt over several epochs of one client that holds all the records.
 
     The client deals its records anew in each epoch; the server steps after each update. Each update
     is inverted alone first; then the rough records are matched between epochs, and the records are
-    searched for by all of their updates. The assignments by rough images are always scored, also
-    without pooling or labels: they cost nothing.
+    searched for by all of their updates.
+
+    Attributes:
+        scenario: private records, network and public records.
+        attempt: method, defense and knowledge.
+        lpips: network that scores images too.
+        progress: called at each iteration.
+        checkpoint: keeps the states of its searches.
     """
-    checkpoint = checkpoint or Checkpoint(None)
-    singles = run_epochs(scenario, attempt, lpips, progress, checkpoint)
-    plans = _by_images(scenario, singles)
-    shared: dict[str, Any] = {
-        "record": tuple(scenario.x.shape[1:]),
-        "low": scenario.low,
-        "high": scenario.high,
-        "seed": attempt.spec.seed,
-        "progress": progress,
-    }
-    plan = _plan(scenario, attempt, singles, plans, checkpoint, shared)
-    joint = _rebuild(
-        scenario,
-        attempt,
-        singles,
-        plan,
-        {
-            **shared,
+
+    scenario: Scenario
+    attempt: Attempt
+    lpips: Lpips | None
+    progress: SearchProgress | None
+    checkpoint: Checkpoint
+
+    def rebuild(self) -> Rebuilt:
+        """Return what all updates of all epochs together rebuild.
+
+        The assignments by rough images are always scored, also without pooling or labels: they cost
+        nothing.
+        """
+        plan, first = self._plan(), self.singles[0]
+        joint = self._joint(plan)
+        records = [true_records(one.rough, self.scenario.x, one.order) for one in self.singles]
+        matched = {name: matching_accuracy(one, records) for name, one in self._by_images.items()}
+        if self.attempt.rules.matching == GRADIENTS:
+            matched[GRADIENTS] = self._matched_by_gradients(plan, joint.x.flatten(0, 1), records)
+        return scored(
+            self.scenario,
+            joint,
+            # The first epoch numbers the records: as for single epochs, they stay in their update.
+            in_updates(self.scenario.x, self.attempt.client),
+            first.labels,
+            {
+                LABEL_ACCURACY: first.scores[LABEL_ACCURACY],
+                **{f"matching_{name}": shares for name, shares in matched.items()},
+            },
+            tuple(dict.fromkeys(text for one in self.singles for text in one.warnings)),
+            lpips=self.lpips,
+            rounds={number: one.scores for number, one in enumerate(self.singles, start=1)},
+        )
+
+    @functools.cached_property
+    def singles(self) -> list[SingleEpoch]:
+        """What the client sends in each epoch, with what single updates give.
+
+        An epoch has a round for each update: the server steps along its gradient before the next
+        one is made, so that each update starts at other weights. The paper leaves open what else
+        trains the model between them; here, nothing does.
+        """
+        params, found = self.scenario.params, []
+        for number in range(self.attempt.spec.epochs):
+            params, one = self._run_epoch(params, number)
+            found.append(one)
+        return found
+
+    @property
+    def _pool(self) -> int:
+        return POOL if self.scenario.pixels is not None else 1
+
+    @functools.cached_property
+    def _by_images(self) -> dict[str, EpochPlan]:
+        """The plans by rough images, also the paper's without pooling or labels."""
+        rough, labels = [one.rough for one in self.singles], [one.labels for one in self.singles]
+        blank, pool = [torch.zeros_like(one) for one in labels], self._pool
+        plans = {name: match_epochs(rough, labels, pool=pool, method=name) for name in METHODS}
+        for name, (pooled, labelled) in WITHOUT.items():
+            plans[f"{GREEDY}_{name}"] = match_epochs(
+                rough, labels if labelled else blank, pool=pool if pooled else 1, method=GREEDY
+            )
+        return plans
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """Arguments that every search over several epochs gets."""
+        return {
+            "record": tuple(self.scenario.x.shape[1:]),
+            "low": self.scenario.low,
+            "high": self.scenario.high,
+            "seed": self.attempt.spec.seed,
+            "progress": self.progress,
+        }
+
+    def _plan(self) -> EpochPlan:
+        """Return the plan that the joint search follows."""
+        matching = self.attempt.rules.matching
+        if matching == KNOWN:  # granted: the first epoch numbers the records in their true order
+            return EpochPlan(torch.stack([one.order for one in self.singles]))
+        if matching != GRADIENTS:
+            return self._by_images[matching]
+        return refine_assignment(
+            self.scenario.task,
+            [one.seen for one in self.singles],
+            self._by_images[OPTIMAL],
+            self.attempt.settings,
+            labels=self.singles[0].labels.flatten(),
+            checkpoint=self.checkpoint,
+            **self._shared,
+        )
+
+    def _joint(self, plan: EpochPlan) -> Reconstruction:
+        """Return all records by the plan, ``x [1, n, ...]`` or ``[n, 1, ...]``."""
+        rules, epochs = self.attempt.rules, [one.seen for one in self.singles]
+        search = (self.scenario.task, epochs, plan, self.attempt.settings)
+        given = {
+            **self._shared,
+            "weights": rules.weights(len(epochs)),
             "snapshots": SNAPSHOTS,
-            "checkpoint": checkpoint.part("joint", after=digest_of({"plan": plan.members})),
-        },
-    )
-    x = joint.x.flatten(0, 1)
-    matched = _matched(scenario, singles, plans)
-    if attempt.rules.matching == GRADIENTS:
-        matched[GRADIENTS] = _matched_by_gradients(scenario, singles, plan, x)
-    # The first epoch numbers the records: as for single epochs, an update's records stay in it.
-    truth = in_updates(scenario.x, attempt.client)
-    scorer, rows = scenario.scorer(lpips), in_true_order(x.view_as(truth), truth)
-    guesses = scenario.baselines.guesses(truth, singles[0].labels)
-    return Rebuilt(
-        scorer.in_units(rows),
-        scorer.in_units(scenario.x),
-        {
-            **scorer.scores(rows, scenario.x),
-            LABEL_ACCURACY: singles[0].scores[LABEL_ACCURACY],
-            **{f"matching_{name}": shares for name, shares in matched.items()},
-        },
-        curves_of(scenario, joint, truth),
-        joint.seconds_per_iteration,
-        tuple(dict.fromkeys(text for one in singles for text in one.warnings)),
-        rounds={number: one.scores for number, one in enumerate(singles, start=1)},
-        chance=chance_of(scenario),
-        baselines=scorer.scores_of_guesses(guesses, scenario.x),
-    )
+            "checkpoint": self.checkpoint.part("joint", after=digest_of({"plan": plan.members})),
+        }
+        labels = self.singles[0].labels.flatten()
+        if rules.joint != PER_SAMPLE:
+            return joint_reconstruct(*search, labels=labels, **given)
+        own = [one.labels for one in self.singles]
+        if rules.matching == GRADIENTS:  # The order within an update means nothing there.
+            own = [plan.batches(labels, epoch=number) for number in range(len(epochs))]
+        return per_sample_reconstruct(*search, labels=own, **given)
 
+    def _matched_by_gradients(self, plan: EpochPlan, x: Tensor, records: list[Tensor]) -> Tensor:
+        """Return the share of records that the plan of the joint search ``x`` assigns correctly.
 
-def _by_images(scenario: Scenario, singles: Sequence[SingleEpoch]) -> dict[str, EpochPlan]:
-    """Return the plans by rough images, also the paper's without pooling or labels."""
-    pool = POOL if scenario.pixels is not None else 1
-    rough, labels = [one.rough for one in singles], [one.labels for one in singles]
-    blank = [torch.zeros_like(one) for one in labels]
-    plans = {name: match_epochs(rough, labels, pool=pool, method=name) for name in METHODS}
-    for name, (pooled, labelled) in WITHOUT.items():
-        plans[f"{GREEDY}_{name}"] = match_epochs(
-            rough,
-            labels if labelled else blank,
-            pool=pool if pooled else 1,
-            method=GREEDY,
+        Args:
+            plan: the plan of the joint search.
+            x: its records ``[n, ...]``.
+            records: the true record of each rough one, for each epoch.
+        """
+        rough, labels = [one.rough for one in self.singles], [one.labels for one in self.singles]
+        arranged = arrange(plan, x, labels[0].flatten(), rough, labels, pool=self._pool)
+        first = self.singles[0].order
+        own = true_records(x.view(*first.shape, *x.shape[1:]), self.scenario.x, first)
+        return matching_accuracy(arranged, [own, *records[1:]])
+
+    def _run_epoch(self, params: Params, number: int) -> tuple[Params, SingleEpoch]:
+        """Run one epoch from these weights; return those after it, and what it gives."""
+        scenario, client = self.scenario, self.attempt.client
+        order, lr = self._order(number), float(self.attempt.spec.server_lr or 0.0)
+        x, y = (in_updates(values[order], client) for values in (scenario.x, scenario.y))
+        models, rounds = [params], []
+        for update, records in enumerate(zip(x[:, None], y[:, None], strict=True)):
+            now = models[-1]
+            rounds.append(self._run_round(now, *records, number=number, update=update))
+            sent = rounds[-1][0].grads
+            models.append({name: leaf - lr * sent[name][0] for name, leaf in now.items()})
+        updates, rough, found = zip(*rounds, strict=True)
+        labels = torch.cat([one.labels for one in rough])
+        rows = in_true_order(torch.cat([one.x for one in found]), x)
+        return models[-1], SingleEpoch(
+            Epoch(
+                {name: torch.stack([one[name] for one in models[:-1]]) for name in params},
+                {name: torch.cat([one.grads[name] for one in updates]) for name in params},
+            ),
+            order.view(-1, client.records),
+            torch.cat([one.x for one in rough]),
+            labels,
+            {
+                **scenario.scorer(self.lpips).scores(rows, scenario.x[order]),
+                LABEL_ACCURACY: label_accuracy(labels, y),
+            },
+            tuple(dict.fromkeys(text for one in updates for text in one.warnings())),
         )
-    return plans
 
+    def _run_round(
+        self, params: Params, x: Tensor, y: Tensor, *, number: int, update: int
+    ) -> tuple[Sent, Reconstruction, Reconstruction]:
+        """Return what the client sends in one round, and what the rough and full search find."""
+        attempt, after = self.attempt, digest_of(params)
+        attack = functools.partial(attack_updates, self.scenario, attempt, params, x, y)
 
-def _plan(
-    scenario: Scenario,
-    attempt: Attempt,
-    singles: Sequence[SingleEpoch],
-    plans: Mapping[str, EpochPlan],
-    checkpoint: Checkpoint,
-    shared: Mapping[str, Any],
-) -> EpochPlan:
-    """Return the plan that the joint search follows."""
-    matching = attempt.rules.matching
-    if matching == KNOWN:  # granted: the first epoch numbers the records in their true order
-        return EpochPlan(torch.stack([one.order for one in singles]))
-    if matching != GRADIENTS:
-        return plans[matching]
-    return refine_assignment(
-        scenario.task,
-        [one.seen for one in singles],
-        plans[OPTIMAL],
-        attempt.settings,
-        labels=singles[0].labels.flatten(),
-        checkpoint=checkpoint,
-        **shared,
-    )
+        def options(name: str) -> AttackOptions:
+            seed, part = attempt.spec.seed + number, f"epoch-{number + 1}/{name}-{update + 1}"
+            kept = self.checkpoint.part(part, after=after)
+            return AttackOptions(seed, update, progress=self.progress, checkpoint=kept)
 
+        sent, rough, _ = attack(options("rough"), method=attempt.rough)
+        if attempt.rough == attempt.attack:
+            return sent, rough, rough
+        # An epoch by itself is scored at full length.
+        return sent, rough, attack(options("update"))[1]
 
-def _rebuild(
-    scenario: Scenario,
-    attempt: Attempt,
-    singles: Sequence[SingleEpoch],
-    plan: EpochPlan,
-    shared: Mapping[str, Any],
-) -> Reconstruction:
-    """Return all records by the plan, ``x [1, n, ...]`` or ``[n, 1, ...]``."""
-    rules, epochs = attempt.rules, [one.seen for one in singles]
-    given = (scenario.task, epochs, plan, attempt.settings)
-    weights = rules.weights(len(epochs))
-    labels = singles[0].labels.flatten()
-    if rules.joint != PER_SAMPLE:
-        return joint_reconstruct(*given, labels=labels, weights=weights, **shared)
-    own = [one.labels for one in singles]
-    if rules.matching == GRADIENTS:  # The order within an update means nothing there.
-        own = [plan.batches(labels, epoch=number) for number in range(len(epochs))]
-    return per_sample_reconstruct(*given, labels=own, weights=weights, **shared)
-
-
-def _records(scenario: Scenario, singles: Sequence[SingleEpoch]) -> list[Tensor]:
-    """Return the true record of each rough one, for each epoch."""
-    return [true_records(one.rough, scenario.x, one.order) for one in singles]
-
-
-def _matched(
-    scenario: Scenario, singles: Sequence[SingleEpoch], plans: Mapping[str, EpochPlan]
-) -> dict[str, Tensor]:
-    """Return the share of records that each plan by rough images assigns correctly."""
-    records = _records(scenario, singles)
-    return {name: matching_accuracy(one, records) for name, one in plans.items()}
-
-
-def _matched_by_gradients(
-    scenario: Scenario, singles: Sequence[SingleEpoch], plan: EpochPlan, x: Tensor
-) -> Tensor:
-    """Return the share of records that the plan of the joint search ``x`` assigns correctly."""
-    pool = POOL if scenario.pixels is not None else 1
-    rough, labels = [one.rough for one in singles], [one.labels for one in singles]
-    arranged = arrange(plan, x, labels[0].flatten(), rough, labels, pool=pool)
-    first = singles[0].order
-    own = true_records(x.view(*first.shape, *x.shape[1:]), scenario.x, first)
-    return matching_accuracy(arranged, [own, *_records(scenario, singles)[1:]])
-
-
-def run_epochs(
-    scenario: Scenario,
-    attempt: Attempt,
-    lpips: Lpips | None,
-    progress: SearchProgress | None,
-    checkpoint: Checkpoint,
-) -> list[SingleEpoch]:
-    """Return what the client sends in each epoch, with what single updates give.
-
-    An epoch has a round for each update: the server steps along its gradient before the next one
-    is made, so that each update starts at other weights. The paper leaves open what else
-    trains the model between them; here, nothing does.
-    """
-    params, found = scenario.params, []
-    for number in range(attempt.spec.epochs):
-        part = checkpoint.part(f"epoch-{number + 1}")
-        params, one = _run_epoch(scenario, attempt, params, number, lpips, progress, part)
-        found.append(one)
-    return found
-
-
-def _run_epoch(
-    scenario: Scenario,
-    attempt: Attempt,
-    params: Params,
-    number: int,
-    lpips: Lpips | None,
-    progress: SearchProgress | None,
-    checkpoint: Checkpoint,
-) -> tuple[Params, SingleEpoch]:
-    """Run one epoch from these weights; return those after it, and what it gives."""
-    client, spec = attempt.client, attempt.spec
-    order = _order(scenario, attempt, number)
-    x, y = (in_updates(values[order], client) for values in (scenario.x, scenario.y))
-    models, rounds = [params], []
-    for update in range(len(x)):
-        one = _run_round(
-            scenario,
-            attempt,
-            models[-1],
-            (x[update : update + 1], y[update : update + 1]),
-            seed=spec.seed + number,
-            update=update,
-            progress=progress,
-            checkpoint=checkpoint,
-        )
-        rounds.append(one)
-        models.append(_after_step(models[-1], one[0].grads, float(spec.server_lr or 0.0)))
-    sent, rough, found = zip(*rounds, strict=True)
-    labels = torch.cat([one.labels for one in rough])
-    rows = in_true_order(torch.cat([one.x for one in found]), x)
-    return models[-1], SingleEpoch(
-        Epoch(
-            {name: torch.stack([one[name] for one in models[:-1]]) for name in params},
-            {name: torch.cat([one.grads[name] for one in sent]) for name in params},
-        ),
-        order.view(-1, client.records),
-        torch.cat([one.x for one in rough]),
-        labels,
-        {
-            **scenario.scorer(lpips).scores(rows, scenario.x[order]),
-            LABEL_ACCURACY: label_accuracy(labels, y),
-        },
-        tuple(dict.fromkeys(text for one in sent for text in one.warnings())),
-    )
-
-
-def _run_round(
-    scenario: Scenario,
-    attempt: Attempt,
-    params: Params,
-    records: tuple[Tensor, Tensor],
-    *,
-    seed: int,
-    update: int,
-    progress: SearchProgress | None,
-    checkpoint: Checkpoint,
-) -> tuple[Sent, Reconstruction, Reconstruction]:
-    """Return what the client sends in one round, and the results of the rough and full search."""
-    attack = functools.partial(attack_updates, scenario, attempt, params, *records)
-    after = digest_of(params)
-
-    def options(name: str) -> AttackOptions:
-        part = checkpoint.part(f"{name}-{update + 1}", after=after)
-        return AttackOptions(seed, first_target=update, progress=progress, checkpoint=part)
-
-    sent, rough, _ = attack(options("rough"), method=attempt.rough)
-    if attempt.rough == attempt.attack:
-        return sent, rough, rough
-    # An epoch by itself is scored at full length.
-    return sent, rough, attack(options("update"))[1]
-
-
-def _order(scenario: Scenario, attempt: Attempt, number: int) -> Tensor:
-    """Return the positions of the records in the order of an epoch; the first keeps their order."""
-    count, spec = len(scenario.x), attempt.spec
-    if number == 0 or spec.same_batches:
-        return torch.arange(count, device=scenario.y.device)
-    rng = stream(spec.seed, "epoch", number)
-    if scenario.drawn == DISTINCT:
-        order = deal_distinct(scenario.y.cpu().numpy(), attempt.client.records, rng)
-    else:
-        order = rng.permutation(count)
-    return torch.from_numpy(order).to(scenario.y.device)
-
-
-def _after_step(params: Params, grads: Params, lr: float) -> Params:
-    """Return the weights after the server's step along one update's gradient, leaf ``[1, *p]``."""
-    return {name: leaf - lr * grads[name][0] for name, leaf in params.items()}
+    def _order(self, number: int) -> Tensor:
+        """Return the positions of the records in an epoch's order; the first keeps their order."""
+        scenario, spec = self.scenario, self.attempt.spec
+        count, device = len(scenario.x), scenario.y.device
+        if number == 0 or spec.same_batches:
+            return torch.arange(count, device=device)
+        rng = stream(spec.seed, "epoch", number)
+        if scenario.drawn == DISTINCT:
+            order = deal_distinct(scenario.y.cpu().numpy(), self.attempt.client.records, rng)
+        else:
+            order = rng.permutation(count)
+        return torch.from_numpy(order).to(device)

@@ -10,9 +10,10 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.types import Task
 from leakgauge.core.versions import versions
-from leakgauge.data import Roles, Source
+from leakgauge.data import Source
 from leakgauge.data.fingerprints import fingerprint
 from leakgauge.data.roles import resolve_roles
+from leakgauge.inversion import words
 from leakgauge.inversion.methods import DAGER, STRONGEST, TABLE, TOKENS, method_of, strongest
 from leakgauge.inversion.metrics.lpips import Lpips, default_lpips
 from leakgauge.inversion.run.attempt import Attempt, attempts_of, with_ladder
@@ -20,17 +21,6 @@ from leakgauge.inversion.run.received import PreparedUpdate, prepare_received
 from leakgauge.inversion.run.scenario import Scenario, scenario_of, weights_file
 from leakgauge.inversion.scoring import are_large, are_pictures
 from leakgauge.inversion.spec import InversionSpec
-from leakgauge.inversion.words import (
-    ASSUMED_LR,
-    HIDDEN,
-    ITERATIONS,
-    KNOWN,
-    MLP,
-    OF_AN_UPDATE,
-    RATE,
-    SERVER_LR,
-    default_image_count,
-)
 from leakgauge.models.named import NETS
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
@@ -38,9 +28,6 @@ from leakgauge.runs.spec import NONE, plain
 from leakgauge.training.update import Update
 
 Value = TypeVar("Value")
-
-_NOT_SHOWN = ("ask", "task", "update", "files")
-"""Settings that the description of a run does not list."""
 
 _UNSCORED = (
     "the update came from a real client: its true records are not known here, so nothing is scored"
@@ -55,8 +42,6 @@ class InversionPrepared(Prepared):
     """Attempts that can run: everything that can be refused before the first one was checked.
 
     Attributes:
-        spec: settings, with everything filled in that the data decide.
-        source: the data.
         scenario: private records, network and public records.
         lpips: network that scores images too; None without weights.
         attempts: the attempts, in order.
@@ -64,7 +49,6 @@ class InversionPrepared(Prepared):
     """
 
     spec: InversionSpec
-    source: Source
     scenario: Scenario
     lpips: Lpips | None
     attempts: tuple[Attempt, ...]
@@ -83,14 +67,11 @@ class ReceivedPrepared(Prepared):
     """The update of a real client that can be attacked.
 
     Attributes:
-        spec: settings, with everything filled in that the data decide.
-        source: the user's model and public records.
         update: the update with its method.
         described: description of the run.
     """
 
     spec: InversionSpec
-    source: Source
     update: PreparedUpdate
     described: Run
 
@@ -115,31 +96,20 @@ def prepare(spec: InversionSpec, source: Source) -> InversionPrepared | Received
     attempts = tuple(attempts_of(spec))
     for attempt in attempts:
         attempt.client.defense.check(scenario.task)
-    return InversionPrepared(
-        spec, source, scenario, lpips, attempts, _described(spec, source, scenario)
-    )
+    described = _described(spec, source, scenario)
+    return InversionPrepared(spec, source, scenario, lpips, attempts, described)
 
 
 def _described(spec: InversionSpec, source: Source, scenario: Scenario) -> Run:
-    settings = {name: value for name, value in plain(spec).items() if name not in _NOT_SHOWN}
-    settings |= {
-        "method": list(dict.fromkeys(spec.method)),
-        "defense": list(dict.fromkeys(spec.defense)),
-    }
-    facts = {
-        "name": source.name,
-        "fingerprint": source.fingerprint,
-        "records": len(scenario.x),
-    }
+    hidden = ("ask", "task", "update", "files")
+    settings = {name: value for name, value in plain(spec).items() if name not in hidden}
+    settings |= {name: list(dict.fromkeys(getattr(spec, name))) for name in ("method", "defense")}
+    facts = {"name": source.name, "fingerprint": source.fingerprint, "records": len(scenario.x)}
     return Run("", settings, facts, scenario.notes, versions())
 
 
 def _prepare_received(spec: InversionSpec, source: Source) -> ReceivedPrepared:
-    """Return the update that a spec names, ready for the attack.
-
-    Raises:
-        InputError: the file does not hold an update, or does not fit the model and the records.
-    """
+    """Return the update that a spec names, ready for the attack."""
     assert source.task is not None
     assert source.dataset is not None
     assert spec.update is not None
@@ -163,13 +133,13 @@ def _prepare_received(spec: InversionSpec, source: Source) -> ReceivedPrepared:
         method,
         labels=spec.labels,
         simulate=spec.simulate,
-        assumed_lr=(spec.assumed_lr or ASSUMED_LR) if RATE in spec.unknown else None,
+        assumed_lr=(spec.assumed_lr or words.ASSUMED_LR) if words.RATE in spec.unknown else None,
         statistics=spec.statistics,
         seed=spec.seed,
     )
     spec = replace(spec, iterations=method.iterations or spec.iterations, files=_digest(spec))
     sent = hashlib.sha256(path.read_bytes()).hexdigest()
-    shown = OF_AN_UPDATE - {"ask", "data", "files"}
+    shown = words.OF_AN_UPDATE - {"ask", "data", "files"}
     facts = {
         "name": path.name,
         "fingerprint": hashlib.sha256(f"{sent} {source.fingerprint}".encode()).hexdigest(),
@@ -192,7 +162,7 @@ def _with_text(spec: InversionSpec, source: Source) -> InversionSpec:
         "DATA, or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
     )
     require(
-        spec.labels != KNOWN or source.dataset.y.shape != x.shape,
+        spec.labels != words.KNOWN or source.dataset.y.shape != x.shape,
         "--labels known would grant the tokens themselves, the labels of a causal model; leave it "
         "out",
     )
@@ -203,7 +173,7 @@ def _with_text(spec: InversionSpec, source: Source) -> InversionSpec:
             f"--method {attempt.method} rebuilds images or rows of tables, and --task has token "
             f"sequences; choose {DAGER}",
         )
-    images = spec.images or default_image_count(spec.records_per_update)
+    images = spec.images or words.default_image_count(spec.records_per_update)
     return replace(spec, label=spec.label or "label", images=images)
 
 
@@ -218,7 +188,21 @@ def _strongest(spec: InversionSpec, source: Source) -> tuple[str, ...]:
 
 
 def _with_roles(spec: InversionSpec, source: Source) -> InversionSpec:
-    is_table, roles = source.pixels is None, _roles(spec, source)
+    is_table, columns = source.pixels is None, [str(name) for name in source.frame.columns]
+    label = spec.label
+    if label is None and source.roles is None:
+        likely = [name for name in _LABEL_NAMES if name in columns]
+        label = likely[0] if likely else columns[0] if len(columns) == 1 else None
+    roles = resolve_roles(
+        source.roles,
+        label=label,
+        group=spec.group,
+        drop=spec.drop,
+        bins=spec.bins,
+        numeric=spec.numeric,
+        secret_needed=False,
+        columns=columns,
+    )
     require(
         is_table or not (spec.group or spec.drop),
         "--group and --drop are about the features of a table; leave them out for images",
@@ -229,31 +213,13 @@ def _with_roles(spec: InversionSpec, source: Source) -> InversionSpec:
         group=roles.group if is_table else None,
         drop=roles.drop if is_table else (),
         bins=roles.bins,
-        images=spec.images or default_image_count(spec.records_per_update),
-    )
-
-
-def _roles(spec: InversionSpec, source: Source) -> Roles:
-    columns = [str(name) for name in source.frame.columns]
-    label = spec.label
-    if label is None and source.roles is None:
-        likely = [name for name in _LABEL_NAMES if name in columns]
-        label = likely[0] if likely else columns[0] if len(columns) == 1 else None
-    return resolve_roles(
-        source.roles,
-        label=label,
-        group=spec.group,
-        drop=spec.drop,
-        bins=spec.bins,
-        numeric=spec.numeric,
-        secret_needed=False,
-        columns=columns,
+        images=spec.images or words.default_image_count(spec.records_per_update),
     )
 
 
 def _with_network(spec: InversionSpec, source: Source) -> InversionSpec:
     is_table = source.pixels is None
-    net = spec.net or (MLP if is_table else "slim")
+    net = spec.net or (words.MLP if is_table else "slim")
     for attempt in attempts_of(spec):
         require(
             attempt.attack.traits.needs != TOKENS,
@@ -265,33 +231,29 @@ def _with_network(spec: InversionSpec, source: Source) -> InversionSpec:
             "the networks for images have neither",
         )
     require(
-        (net == MLP) == is_table,
+        (net == words.MLP) == is_table,
         f"--net is {net!r}, but {source.name!r} holds {'a table' if is_table else 'images'}; "
-        f"choose {MLP if is_table else 'one of ' + ', '.join(NETS)}",
+        f"choose {words.MLP if is_table else 'one of ' + ', '.join(NETS)}",
     )
     require(
         is_table or not spec.hidden,
         "--hidden is about the network for tables; images have --net; leave it out",
     )
-    resolved = replace(spec, net=net, hidden=(spec.hidden or HIDDEN) if is_table else ())
-    return replace(resolved, iterations=_iterations(resolved))
-
-
-def _iterations(spec: InversionSpec) -> int | None:
-    """Return the iterations that all methods share; None where each has its own number."""
-    default = spec.iterations or ITERATIONS
-    return _shared(one.attack.iterations or default for one in attempts_of(spec))
+    spec = replace(spec, net=net, hidden=(spec.hidden or words.HIDDEN) if is_table else ())
+    default = spec.iterations or words.ITERATIONS
+    shared = _shared(one.attack.iterations or default for one in attempts_of(spec))
+    return replace(spec, iterations=shared)
 
 
 def _over_epochs(spec: InversionSpec) -> InversionSpec:
     """Fill in what several epochs need; a rule stays open where each method has its own."""
     if spec.epochs == 1:
         return spec
-    averaged = spec.local_lr * spec.local_steps
     rules = [one.rules for one in attempts_of(spec)]
+    averaged = spec.local_lr * spec.local_steps
     return replace(
         spec,
-        server_lr=spec.server_lr or (SERVER_LR if spec.local_steps == 1 else averaged),
+        server_lr=spec.server_lr or (words.SERVER_LR if spec.local_steps == 1 else averaged),
         matching=_shared(one.matching for one in rules),
         joint=_shared(one.joint for one in rules),
         gamma=_shared(one.later for one in rules),

@@ -2,24 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.inversion.metrics.table import PSNR
-from leakgauge.inversion.words import ORACLES
+from leakgauge.inversion.words import NEAREST
+from leakgauge.runs.parts import Kept
 
 Curve = tuple[tuple[float, float], ...]
 """Points (iteration, mean over the records)."""
 
 Scores = Mapping[str, Tensor]
 """Scores by metric, one per record ``[N]``."""
-
-Kept = tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]]
-"""Arrays by name, and plain values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +61,7 @@ class Rebuilt:
         means = {
             name: float(scores[PSNR].double().mean())
             for name, scores in self.baselines.items()
-            if name not in ORACLES and PSNR in scores
+            if name != NEAREST and PSNR in scores
         }
         return max(means, key=lambda name: means[name], default=None)
 
@@ -83,20 +79,13 @@ class Rebuilt:
 
     def to_arrays(self) -> Kept:
         """Return all of it as arrays and plain values."""
-        figures = [
-            (epoch, name, values)
-            for epoch, scores in (
-                (None, self.scores),
-                *self.rounds.items(),
-                *self.baselines.items(),
-            )
-            for name, values in scores.items()
-        ]
+        sets = ((None, self.scores), *self.rounds.items(), *self.baselines.items())
+        figures = [(of, name, values) for of, scores in sets for name, values in scores.items()]
         # A column's name may hold what a file's name may not.
         arrays = {"x": self.x, "truth": self.truth}
         arrays |= {f"figure-{at}": values for at, (_, _, values) in enumerate(figures)}
         plain = {
-            "figures": [[epoch, name] for epoch, name, _ in figures],
+            "figures": [[of, name] for of, name, _ in figures],
             "curves": {name: list(map(list, curve)) for name, curve in self.curves.items()},
             "seconds_per_iteration": self.seconds_per_iteration,
             "warnings": list(self.warnings),
@@ -109,15 +98,14 @@ class Rebuilt:
     def from_arrays(cls, kept: Kept) -> "Rebuilt":
         """Return what ``to_arrays`` gave; its tensors are on the CPU."""
         arrays, plain = kept
-        scores: dict[str, Tensor] = {}
-        others: dict[int | str, dict[str, Tensor]] = {}
-        for at, (epoch, name) in enumerate(plain["figures"]):
-            place = scores if epoch is None else others.setdefault(epoch, {})
-            place[name] = _tensor(arrays[f"figure-{at}"])
+        tensors = {name: torch.from_numpy(np.asarray(leaf)) for name, leaf in arrays.items()}
+        sets: dict[int | str | None, dict[str, Tensor]] = {None: {}}
+        for at, (of, name) in enumerate(plain["figures"]):
+            sets.setdefault(of, {})[name] = tensors[f"figure-{at}"]
         return cls(
-            x=_tensor(arrays["x"]),
-            truth=_tensor(arrays["truth"]),
-            scores=scores,
+            x=tensors["x"],
+            truth=tensors["truth"],
+            scores=sets[None],
             curves={
                 name: tuple((float(at), float(value)) for at, value in curve)
                 for name, curve in plain["curves"].items()
@@ -125,11 +113,7 @@ class Rebuilt:
             seconds_per_iteration=plain["seconds_per_iteration"],
             warnings=tuple(plain["warnings"]),
             chance=plain["chance"],
-            baselines={name: one for name, one in others.items() if isinstance(name, str)},
-            rounds={at: one for at, one in others.items() if isinstance(at, int)},
+            baselines={name: one for name, one in sets.items() if isinstance(name, str)},
+            rounds={at: one for at, one in sets.items() if isinstance(at, int)},
             count=plain["count"],
         )
-
-
-def _tensor(values: NDArray[Any]) -> Tensor:
-    return torch.from_numpy(np.asarray(values))

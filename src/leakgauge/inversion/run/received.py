@@ -144,8 +144,7 @@ def prepare_received(
             prediction for counting labels; the attack looks for none of them in the update.
         update: what the client sent.
         method: the attack.
-        labels: ``"inferred"`` or the method that infers them, one of ``words.LABELS``; ``"known"``
-            where the update holds them.
+        labels: one of ``words.LABELS``; ``"known"`` where the update holds them.
         simulate: whether to simulate the local steps.
         assumed_lr: rate of each local step, where the attacker does not know it.
         statistics: how the attacker knows those of BatchNorm: ``"inferred"`` or ``"proxy"``.
@@ -160,7 +159,9 @@ def prepare_received(
     update.check_fits(task.model)
     if assumed_lr is not None and update.kind != "gradient":
         update = replace(update, lr=assumed_lr, rates=(assumed_lr,) * update.steps)
-    _refuse_silent(update)
+    if update.is_zero:
+        raise InputError(update.warnings()[0])
+    update.as_gradient()  # refuses an update that stands for no gradient
     trained = replace(task, model=update.in_place(task.model))
     task = repeatable(trained)
     update = _on_device(update, data.x.device)
@@ -177,10 +178,8 @@ def prepare_received(
     )
     # BatchNorm in training mode needs two records.
     classes = classes_of(task, update.before, public[: 2 if task.model.training else 1])
-    given: Tensor | None = None
-    if labels == KNOWN:
-        given = _sent_labels(update, count, classes)
-    elif method.traits.uses_labels and not finds_labels(labels, method):
+    given = _sent_labels(update, count, classes) if labels == KNOWN else None
+    if given is None and method.traits.uses_labels and not finds_labels(labels, method):
         given = _inferred(task, update, count, public, method=inference_of(labels), seed=seed)
     known = Knowledge(
         low,
@@ -215,20 +214,16 @@ def record_count(update: Update) -> int:
 
 
 def local_steps(update: Update, count: int) -> LocalSteps:
-    """Return the client's training: passes over the same batches in the same order.
-
-    Args:
-        update: what the client sent.
-        count: number of its different records.
+    """Return the client's training: passes over ``count`` records in the same batches and order.
 
     Raises:
         InputError: the update does not say enough, or its steps are not whole passes.
     """
-    size = update.batch_size
-    require(
-        update.recipe is not None and (update.steps > 1 or not update.recipe.is_plain),
-        f"a {update.kind} of {update.steps} step needs no simulation; leave out --simulate",
-    )
+    size, recipe = update.batch_size, update.recipe
+    if recipe is None or (update.steps == 1 and recipe.is_plain):
+        raise InputError(
+            f"a {update.kind} of {update.steps} step needs no simulation; leave out --simulate"
+        )
     if size is None:
         raise InputError(
             "the update does not give its batch size, without which its steps cannot be simulated; "
@@ -240,15 +235,8 @@ def local_steps(update: Update, count: int) -> LocalSteps:
         f"{update.steps} steps of {size} records are not whole passes over {count} records, so "
         "they cannot be simulated; leave out --simulate",
     )
-    recipe = update.recipe
-    assert recipe is not None
-    return LocalSteps(
-        steps,
-        recipe.rates[0],
-        update.steps // steps,
-        optimizer=update.optimizer,
-        rates=recipe.rates,
-    )
+    passes, rates = update.steps // steps, recipe.rates
+    return LocalSteps(steps, rates[0], passes, optimizer=update.optimizer, rates=rates)
 
 
 def keep_received(folder: Path, received: Received) -> None:
@@ -258,18 +246,10 @@ def keep_received(folder: Path, received: Received) -> None:
     """
     pictures = received.pictures
     if pictures is not None:
-        kept = pictures[:MOST_RECORDS].cpu().contiguous()
-        save_file({"0": kept}, folder / PICTURES_FILE)
-        return
-    parts = {"x": received.x.cpu().contiguous(), "labels": received.labels.cpu().contiguous()}
-    save_file(parts, folder / REBUILT_FILE)
-
-
-def _refuse_silent(update: Update) -> None:
-    """Refuse an update of zeros, and one that stands for no gradient."""
-    if update.is_zero:
-        raise InputError(update.warnings()[0])
-    update.as_gradient()
+        file, parts = PICTURES_FILE, {"0": pictures[:MOST_RECORDS]}
+    else:
+        file, parts = REBUILT_FILE, {"x": received.x, "labels": received.labels}
+    save_file({name: one.cpu().contiguous() for name, one in parts.items()}, folder / file)
 
 
 def _on_device(update: Update, device: torch.device) -> Update:
@@ -334,13 +314,11 @@ def _statistics(
     """Return the batch statistics that the update or public records show, or refuse them."""
     if kind is None:
         return None
-    found = (
-        statistics_of_update(task.model, update)
-        if kind == FROM_BUFFERS
-        else statistics_of(task, update.before, public[None, :MOST_PROXIES])
-    )
-    simulated = known.steps if known.simulate else None
-    steps, epochs = (1, 1) if simulated is None else (simulated.steps, simulated.epochs)
-    batches = BatchStatistics(found, steps, epochs)
+    if kind == FROM_BUFFERS:
+        found = statistics_of_update(task.model, update)
+    else:
+        found = statistics_of(task, update.before, public[None, :MOST_PROXIES])
+    one = known.steps if known.simulate else None
+    batches = BatchStatistics(found, *((one.steps, one.epochs) if one else (1, 1)))
     batches.prior(task, update.before, 1.0)  # refuses a model without BatchNorm
     return batches

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import stream, torch_stream
@@ -64,9 +64,9 @@ class Scenario:
     guess: Tensor
     public: Dataset
     drawn: str
-    pixels: Pixels | None
-    schema: Schema | None
-    classes: tuple[str, ...]
+    pixels: Pixels | None = None
+    schema: Schema | None = None
+    classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -103,25 +103,19 @@ def scenario_of(source: Source, spec: InversionSpec) -> Scenario:
     """
     if source.task is not None:
         return _text_scenario(source, spec)
-    make = _table_scenario if source.pixels is None else _image_scenario
-    return make(source, spec)
+    return (_table_scenario if source.pixels is None else _image_scenario)(source, spec)
 
 
 def weights_file(text: str) -> Path:
-    """Return the file of trained weights that a user names.
-
-    Args:
-        text: a path, or the name of a file in ``weights/`` of the folder of named datasets.
-    """
+    """Return a file of weights by its path, or by its name in ``weights/`` of the data folder."""
     stored = (data_folder() or Path()) / "weights" / text
     return stored if stored.is_file() and not Path(text).is_file() else Path(text)
 
 
 def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
     assert source.pixels is not None
-    roles = Roles(str(spec.label), (), None, (), spec.bins, numeric=spec.numeric)
-    table, rows = make_picture_table(source.frame, roles, drop_missing=spec.drop_missing)
-    attacked, drawn = _attacked_rows(spec, table)
+    table, rows = make_picture_table(source.frame, _roles(spec), drop_missing=spec.drop_missing)
+    attacked, drawn = _attacked_rows(spec, table.y)
     others = np.delete(rows, attacked)
     of_others = np.delete(np.arange(len(rows)), attacked if len(others) else [])
     # Channels are scaled by public images; nothing private is used.
@@ -129,48 +123,40 @@ def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
     means = ", ".join(f"{mean:.3f}" for mean in pixels.mean)
     scaled = f"channels are scaled by other images of the data (means {means})"
     x = pixels.encode(source.pixels[rows[attacked]]).to(spec.device)
-    channels, side = x.shape[1], x.shape[2]
-    model = build(
+    net = build(
         str(spec.net),
-        channels=channels,
+        channels=x.shape[1],
         classes=_outputs(spec, table),
-        side=side,
+        side=x.shape[2],
         init=spec.init,
         generator=torch_stream(spec.seed, "model"),
-    ).to(spec.device)
-    if spec.weights is not None:
-        load_weights(model, weights_file(spec.weights))
+    )
+    model = _loaded(net, spec)
     codes = encode_label(table, torch.from_numpy(of_others), x.dtype)
     some = _sample(len(others), x[0], spec)
     public = Dataset(
         pixels.encode(source.pixels[others[some]]).to(spec.device),
         _outputs_of_labels(spec, table, codes[of_others[some]]).to(spec.device),
     )
-    y = codes[attacked]
     return Scenario(
         task=Task(model, spec.loss),
         params=params_of(model),
         x=x,
-        y=_outputs_of_labels(spec, table, y).to(spec.device),
+        y=_outputs_of_labels(spec, table, codes[attacked]).to(spec.device),
         low=pixels.low.to(spec.device),
         high=pixels.high.to(spec.device),
         guess=torch.zeros_like(x[0]),
         public=public,
         drawn=drawn,
         pixels=pixels,
-        schema=None,
         classes=tuple(table.classes),
         notes=(*source.notes, *table.notes, scaled if len(others) else _ALL_ATTACKED),
     )
 
 
 def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
-    table = make_table(
-        source.frame,
-        Roles(str(spec.label), (), spec.group, spec.drop, spec.bins, numeric=spec.numeric),
-        drop_missing=spec.drop_missing,
-    )
-    drawn_rows, drawn = _attacked_rows(spec, table)
+    table = make_table(source.frame, _roles(spec), drop_missing=spec.drop_missing)
+    drawn_rows, drawn = _attacked_rows(spec, table.y)
     attacked = torch.from_numpy(drawn_rows)
     others = torch.from_numpy(np.delete(np.arange(len(table)), attacked.numpy()))
     require(
@@ -179,11 +165,9 @@ def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
         "lower --images",
     )
     data = encode(table, fit_on=others).to(spec.device)
-    model = mlp(data.x.shape[1], _outputs(spec, table), spec.hidden, generator=torch.Generator())
-    initialise(model, spec.init, generator=torch_stream(spec.seed, "model"))
-    model = model.to(spec.device)
-    if spec.weights is not None:
-        load_weights(model, weights_file(spec.weights))
+    net = mlp(data.x.shape[1], _outputs(spec, table), spec.hidden, generator=torch.Generator())
+    initialise(net, spec.init, generator=torch_stream(spec.seed, "model"))
+    model = _loaded(net, spec)
     some = _sample(len(others), data.x[0], spec)
     return Scenario(
         task=Task(model, spec.loss),
@@ -195,7 +179,6 @@ def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
         guess=data.x[others].mean(dim=0),
         public=Dataset(data.x[others[some]], _outputs_of_labels(spec, table, data.y[others[some]])),
         drawn=drawn,
-        pixels=None,
         schema=data.schema,
         classes=tuple(table.classes),
         notes=(*source.notes, *table.notes),
@@ -205,18 +188,10 @@ def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
 def _text_scenario(source: Source, spec: InversionSpec) -> Scenario:
     assert source.task is not None
     assert source.dataset is not None
-    assert spec.images is not None
     data = source.dataset
     # Targets of a causal model are tokens, which give no classes to draw by.
     labels = data.y if data.y.dim() == 1 else torch.zeros(len(data))
-    rows, drawn = draw_rows(
-        labels.numpy(),
-        spec.images,
-        spec.records_per_update,
-        how=spec.draw,
-        first=spec.first,
-        rng=stream(spec.seed, "records"),
-    )
+    rows, drawn = _attacked_rows(spec, labels)
     others = np.delete(np.arange(len(data)), rows)
     require(
         len(others) > 0,
@@ -237,9 +212,6 @@ def _text_scenario(source: Source, spec: InversionSpec) -> Scenario:
         guess=frequent_tokens(data.x[others]).to(spec.device),
         public=Dataset(data.x[public].to(spec.device), data.y[public].to(spec.device)),
         drawn=drawn,
-        pixels=None,
-        schema=None,
-        classes=(),
         notes=source.notes,
     )
 
@@ -250,11 +222,23 @@ def _sample(count: int, record: Tensor, spec: InversionSpec) -> NDArray[np.int64
     return stream(spec.seed, "public").permutation(count)[:most]
 
 
-def _attacked_rows(spec: InversionSpec, table: Table) -> tuple[NDArray[np.int64], str]:
-    """Return the positions of the attacked records in the table, and how they were drawn."""
+def _roles(spec: InversionSpec) -> Roles:
+    return Roles(str(spec.label), (), spec.group, spec.drop, spec.bins, numeric=spec.numeric)
+
+
+def _loaded(model: nn.Module, spec: InversionSpec) -> nn.Module:
+    """Return the model on its device, with the trained weights that the user names."""
+    model = model.to(spec.device)
+    if spec.weights is not None:
+        load_weights(model, weights_file(spec.weights))
+    return model
+
+
+def _attacked_rows(spec: InversionSpec, labels: Tensor) -> tuple[NDArray[np.int64], str]:
+    """Return the positions of the attacked records, and how they were drawn."""
     assert spec.images is not None
     return draw_rows(
-        table.y.numpy(),
+        labels.numpy(),
         spec.images,
         spec.records_per_update,
         how=spec.draw,

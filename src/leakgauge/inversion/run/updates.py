@@ -43,8 +43,8 @@ def attack_updates(
         scenario: private records, network and public records.
         attempt: method, defense and knowledge.
         params: parameters where the clients start, leaf ``[*p]``.
-        x: records ``[T, S * B, ...]``.
-        y: labels ``[T, S * B]``.
+        x: records ``[T, N * S * B, ...]``.
+        y: labels ``[T, N * S * B]``.
         options: seed, progress and checkpoint of the attack.
         method: the method; None takes the attempt's.
     """
@@ -61,13 +61,7 @@ def knowledge_of(
 ) -> Knowledge:
     """Return what an attempt's attacker knows; true records serve only what the settings grant.
 
-    Args:
-        scenario: private records, network and public records.
-        attempt: method, defense and knowledge.
-        params: parameters where the clients start, leaf ``[*p]``.
-        sent: what they sent.
-        x: records ``[T, N * S * B, ...]``.
-        y: labels ``[T, N * S * B]``.
+    The arguments are those of ``attack_updates``, and ``sent``, what the clients sent.
 
     Raises:
         InputError: statistics are asked for that nothing shows.

@@ -1,7 +1,6 @@
 """Runs the question: every attempt of a spec, or the attack on a received update."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from leakgauge.core.checks import InputError
 from leakgauge.inversion.attack import assumptions, order_warnings, search_progress
@@ -13,18 +12,16 @@ from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.kept import facts_of, keep_facts, keep_records
 from leakgauge.inversion.run.measuring import (
     SNAPSHOTS,
-    chance_of,
-    curves_of,
     measurement_of_update,
     measurements_of,
+    scored,
 )
-from leakgauge.inversion.run.over_epochs import rebuild_over_epochs
+from leakgauge.inversion.run.over_epochs import OverEpochs
 from leakgauge.inversion.run.preparing import InversionPrepared, ReceivedPrepared
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.received import keep_received
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.run.updates import attack_updates, in_updates
-from leakgauge.inversion.scoring import in_true_order
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.parts import Kept, begin, once
 from leakgauge.runs.question import Answer, Progress
@@ -33,16 +30,7 @@ from leakgauge.runs.work import WorkFolder
 Finished = list[tuple[Attempt, Rebuilt]]
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    """The finished attempts, why others are missing, and whether the user stopped the run."""
-
-    finished: Finished
-    missing: tuple[str, ...] = ()
-    stopped: bool = False
-
-
-def run(
+def answer(
     prepared: InversionPrepared | ReceivedPrepared,
     folder: WorkFolder,
     progress: Progress,
@@ -70,24 +58,22 @@ def run(
     begin(folder, described, progress, identity=prepared.origin)
     if prepared.lpips is None and prepared.scenario.pixels is not None:
         progress.note(NO_WEIGHTS)
-    outcome = _run_attempts(prepared, folder, progress)
-    keep_facts(folder.files, [facts_of(*one) for one in outcome.finished])
+    finished, missing, stopped = _run_attempts(prepared, folder, progress)
+    keep_facts(folder.files, [facts_of(*one) for one in finished])
     if not prepared.spec.redact:
-        records = [rebuilt for _, rebuilt in outcome.finished]
-        keep_records(folder.files, prepared.scenario.schema, records)
-    warnings = list(dict.fromkeys(text for _, one in outcome.finished for text in one.warnings))
+        keep_records(folder.files, prepared.scenario.schema, [one for _, one in finished])
+    warnings = list(dict.fromkeys(text for _, one in finished for text in one.warnings))
     for warning in warnings:
         progress.warn(warning)
-    measurements = [
-        measurement
-        for attempt, rebuilt in outcome.finished
-        for measurement in measurements_of(attempt, prepared.source.name, rebuilt)
-    ]
-    run = replace(described, warnings=warnings)
-    return Answer(run, measurements, outcome.missing, outcome.stopped)
+    name = prepared.source.name
+    measured = [m for attempt, one in finished for m in measurements_of(attempt, name, one)]
+    return Answer(replace(described, warnings=warnings), measured, tuple(missing), stopped)
 
 
-def _run_attempts(prepared: InversionPrepared, folder: WorkFolder, progress: Progress) -> _Outcome:
+def _run_attempts(
+    prepared: InversionPrepared, folder: WorkFolder, progress: Progress
+) -> tuple[Finished, list[str], bool]:
+    """Return the finished attempts, why others are missing, and whether the user stopped them."""
     finished: Finished = []
     missing: list[str] = []
     for number, attempt in enumerate(prepared.attempts, start=1):
@@ -102,16 +88,12 @@ def _run_attempts(prepared: InversionPrepared, folder: WorkFolder, progress: Pro
             if not finished:
                 raise
             missing.append(f"{attempt.title} and the attempts after it: you stopped the run")
-            return _Outcome(finished, tuple(missing), stopped=True)
-    return _Outcome(finished, tuple(missing))
+            return finished, missing, True
+    return finished, missing, False
 
 
 def _rebuilt(
-    name: str,
-    attempt: Attempt,
-    prepared: InversionPrepared,
-    folder: WorkFolder,
-    progress: Progress,
+    name: str, attempt: Attempt, prepared: InversionPrepared, folder: WorkFolder, progress: Progress
 ) -> Rebuilt:
     """Return the attempt's records and scores, from the folder where they are kept."""
     redact = attempt.spec.redact
@@ -154,32 +136,23 @@ def rebuild(
         InputError: the method cannot attack this model, or adapts to no such defense.
     """
     if attempt.spec.epochs > 1:
-        return rebuild_over_epochs(scenario, attempt, lpips, progress, checkpoint)
+        kept = checkpoint or Checkpoint(None)
+        return OverEpochs(scenario, attempt, lpips, progress, kept).rebuild()
     spec, method = attempt.spec, attempt.attack
     x, y = (in_updates(values, attempt.client) for values in (scenario.x, scenario.y))
     options = AttackOptions(
         spec.seed, snapshots=SNAPSHOTS, progress=progress, checkpoint=checkpoint
     )
     sent, found, known = attack_updates(scenario, attempt, scenario.params, x, y, options)
-    scorer, rows = scenario.scorer(lpips), in_true_order(found.x, x)
-    scores = scorer.scores(rows, scenario.x)
     labels = found.labels if method.traits.uses_labels else None
+    others = {}
     if labels is not None and not y.is_floating_point():
-        scores[LABEL_ACCURACY] = label_accuracy(labels, y)
+        others[LABEL_ACCURACY] = label_accuracy(labels, y)
     warnings = (*sent.warnings(simulated=attempt.simulates), *found.notes)
     if method.traits.searches:
         warnings += order_warnings(spec.labels, method, simulate=spec.simulate)
         warnings += assumptions(scenario.task, attempt.client, known)
-    return Rebuilt(
-        scorer.in_units(rows),
-        scorer.in_units(scenario.x),
-        scores,
-        curves_of(scenario, found, x),
-        found.seconds_per_iteration,
-        warnings,
-        chance=chance_of(scenario),
-        baselines=scorer.scores_of_guesses(scenario.baselines.guesses(x, labels), scenario.x),
-    )
+    return scored(scenario, found, x, labels, others, warnings, lpips=lpips)
 
 
 def _run_received(prepared: ReceivedPrepared, folder: WorkFolder, progress: Progress) -> Answer:
@@ -194,9 +167,8 @@ def _run_received(prepared: ReceivedPrepared, folder: WorkFolder, progress: Prog
     )
     if not spec.redact:
         keep_received(folder.files, received)
-    facts: dict[str, Any] = {"warnings": list(received.warnings)}
-    # Labels are a part of the records.
-    facts["labels"] = None if spec.redact else received.labels.tolist()
-    keep_facts(folder.files, [facts])
+    labels = None if spec.redact else received.labels.tolist()  # they are a part of the records
+    warnings = list(received.warnings)
+    keep_facts(folder.files, [{"warnings": warnings, "labels": labels}])
     measurement = measurement_of_update(received, spec, update.method, described.data["name"])
-    return Answer(replace(described, warnings=list(received.warnings)), (measurement,))
+    return Answer(replace(described, warnings=warnings), (measurement,))

@@ -16,14 +16,15 @@ from leakgauge.inversion.metrics.table import (
 )
 from leakgauge.inversion.report.ladder import Step, breaking, ladder_of
 from leakgauge.inversion.run.kept import read_facts
+from leakgauge.report.facts import plain_interval
 from leakgauge.report.grouping import Test, group_tests
-from leakgauge.results.measurements import Estimate, Run
+from leakgauge.results.measurements import Measurement, Run
 from leakgauge.runs.question import Answer
 
 Plain = dict[str, Any]
 
 
-def to_json(answer: Answer, folder: Path) -> Plain:
+def as_json(answer: Answer, folder: Path) -> Plain:
     """Return the figures of the first attempt, and of all attempts if there are several.
 
     Raises:
@@ -34,14 +35,11 @@ def to_json(answer: Answer, folder: Path) -> Plain:
     if answer.run.settings.get("update") is not None:
         return _of_update(answer.run, tests[0], facts[0])
     each = [_of_attempt(answer.run, *one) for one in zip(tests, facts, strict=True)]
-    steps = ladder_of(tests)
     if len(each) == 1:
         return each[0]
+    steps = ladder_of(tests)
     at = breaking(steps)
-    ladder: Plain = {
-        "ladder": [_rung(step) for step in steps],
-        "breaks_at": None if at is None else at.name,
-    }
+    ladder = {"ladder": list(map(_rung, steps)), "breaks_at": None if at is None else at.name}
     return {**each[0], "results": each, **(ladder if steps else {})}
 
 
@@ -52,19 +50,19 @@ def _of_attempt(run: Run, test: Test, facts: Plain) -> Plain:
         "knowledge": test.knowledge,
         "images": run.settings["images"],
         "iterations": facts["iterations"],
-        "psnr": _ends(test, PSNR),
-        "ssim": _ends(test, SSIM),
-        "lpips": _ends(test, LPIPS),
+        "psnr": _ends(test.at(PSNR)),
+        "ssim": _ends(test.at(SSIM)),
+        "lpips": _ends(test.at(LPIPS)),
         "label_accuracy": _values(test, LABEL_ACCURACY).get(""),
         "columns": _values(test, f"{COLUMNS}: "),
-        **{name: _ends(test, name) for name in (TOKEN_ACCURACY, SEQUENCES) if test.at(name)},
+        **{name: _ends(test.at(name)) for name in (TOKEN_ACCURACY, SEQUENCES) if test.at(name)},
         "matching": _values(test, "matching_"),
         "joint": _joint(test),
         "single_epochs": facts["single_epochs"],
         "chance": facts["chance"],
         "baselines": facts["baselines"],
         "best_guess": facts["best_guess"],
-        "gain": _ends(test, GAIN),
+        "gain": _ends(test.at(GAIN)),
         "seconds_per_iteration": _seconds(test, facts["iterations"]),
         "warnings": facts["warnings"],
         "per_image": facts["per_image"],
@@ -75,32 +73,26 @@ def _rung(step: Step) -> Plain:
     return {
         "rung": step.name,
         "clients": step.words,
-        **{
-            name: None if one is None else _of(one.estimate)
-            for name, one in ((PSNR, step.psnr), (LPIPS, step.lpips), (GAIN, step.gain))
-        },
+        PSNR: _ends(step.psnr),
+        LPIPS: _ends(step.lpips),
+        GAIN: _ends(step.gain),
         "broken": step.broken,
     }
 
 
 def _of_update(run: Run, test: Test, facts: Plain) -> Plain:
-    loss = _estimate(test, LOSS)
+    loss = test.at(LOSS)
     assert loss is not None
     iterations = run.settings["iterations"]
     return {
         "method": test.adversary,
-        "records": loss.n,
+        "records": loss.estimate.n,
         "iterations": iterations,
-        "loss": loss.value,
+        "loss": loss.estimate.value,
         "labels": facts["labels"],
         "warnings": facts["warnings"],
         "seconds_per_iteration": _seconds(test, iterations),
     }
-
-
-def _estimate(test: Test, metric: str) -> Estimate | None:
-    measurement = test.at(metric)
-    return None if measurement is None else measurement.estimate
 
 
 def _joint(test: Test) -> Plain | None:
@@ -115,20 +107,18 @@ def _joint(test: Test) -> Plain | None:
     }
 
 
-def _ends(test: Test, metric: str) -> dict[str, float] | None:
-    one = _estimate(test, metric)
-    return None if one is None else _of(one)
-
-
-def _of(one: Estimate) -> dict[str, float]:
-    return {"value": one.value, "low": one.low, "high": one.high}
+def _ends(one: Measurement | None) -> dict[str, float] | None:
+    return None if one is None else plain_interval(one.estimate)
 
 
 def _values(test: Test, prefix: str) -> dict[str, float]:
     """Return the values of metrics that begin with ``prefix``, by the rest of the name."""
-    names = [name for name in test.metrics if name.startswith(prefix)]
-    estimates = {name.removeprefix(prefix): _estimate(test, name) for name in names}
-    return {name: one.value for name, one in estimates.items() if one is not None}
+    measured = {name: test.at(name) for name in test.metrics if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): one.estimate.value
+        for name, one in measured.items()
+        if one is not None
+    }
 
 
 def _seconds(test: Test, iterations: int) -> float:
