@@ -5,6 +5,7 @@ import importlib
 import pkgutil
 import re
 import statistics
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,40 @@ def test_no_function_hides_a_module() -> None:
         if public is not None and not isinstance(public, type(ast)):
             hidden.append(name)
     assert hidden == []
+
+
+TWICE = {
+    "KeepUpdates": "each framework's users import theirs, under the name that both know",
+}
+"""Class names that may stand for two classes, and why."""
+
+
+def class_names(source: Path) -> list[str]:
+    """Return the names of classes, and those of type aliases that differ from each other."""
+    classes, aliases = [], set()
+    for path in source.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        classes += [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and isinstance(name := node.targets[0], ast.Name):
+                if re.fullmatch(r"[A-Z]+[a-z]\w*", name.id):
+                    aliases.add(name.id)
+    return [*classes, *aliases]
+
+
+def test_no_class_name_stands_for_two_classes() -> None:
+    counts = Counter(class_names(SOURCE))
+    assert {name for name, count in counts.items() if count > 1} == set(TWICE)
+
+
+def test_a_planted_second_class_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(
+        "class Made:\n    class Inner: ...\n\n\nPair = tuple[int, int]\n"
+    )
+    assert max(Counter(class_names(tmp_path)).values()) == 1
+    (tmp_path / "two.py").write_text("def other():\n    class Made: ...\n\n\nclass Pair: ...\n")
+    twice = {name for name, count in Counter(class_names(tmp_path)).items() if count > 1}
+    assert twice == {"Made", "Pair"}
 
 
 def test_files_are_short() -> None:

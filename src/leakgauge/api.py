@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leakgauge.report.differences.compared import Differences
     from leakgauge.runs.question import Progress, Question
 
-Defense = Any
+AnyDefense = Any
 """A settings object of ``leakgauge.defenses``, or its text, such as ``"prune:rate=0.99"``."""
 
 
@@ -93,7 +93,7 @@ def audit(
     data: Any,
     ask: str | Sequence[str] = (),
     *,
-    defenses: Sequence[Defense] = (),
+    defenses: Sequence[AnyDefense] = (),
     adversaries: Sequence[str] = (),
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
@@ -173,8 +173,8 @@ def compare(
     before: Result | str | Path,
     after: Result | str | Path,
     *,
-    defenses: Sequence[Defense] = (),
-    against: Defense = "",
+    defenses: Sequence[AnyDefense] = (),
+    against: AnyDefense = "",
 ) -> "Differences":
     """Return the differences of two finished audits, after minus before, with intervals.
 

@@ -23,7 +23,7 @@ from leakgauge.data import Source
 from leakgauge.inversion import words
 from leakgauge.inversion.checking import check
 from leakgauge.inversion.epochs.assignment import METHODS as IMAGE_MATCHINGS
-from leakgauge.inversion.labels.inference import Method
+from leakgauge.inversion.labels.inference import LabelMethod
 from leakgauge.inversion.methods import DAGER, EXACT, METHODS
 from leakgauge.inversion.question import QUESTION
 from leakgauge.inversion.run import answering
@@ -320,7 +320,8 @@ def test_the_words_are_those_of_the_code_they_name() -> None:
     assert (*PRESETS, EXACT, DAGER) == tuple(METHODS)
     assert tuple(SCHEMES) == words.SCHEMES
     assert (*IMAGE_MATCHINGS, words.GRADIENTS, words.KNOWN) == words.MATCHINGS
-    assert set(get_args(Method)) - {"auto", "idlg"} == set(words.LABELS) - {"known", "inferred"}
+    inferred = set(get_args(LabelMethod)) - {"auto", "idlg"}
+    assert inferred == set(words.LABELS) - {"known", "inferred"}
 
 
 def test_an_update_is_answered_without_a_score(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from leakgauge.core.rng import stream
 from leakgauge.inversion.question import QUESTION
 from leakgauge.inversion.report.curves import draw_curves
 from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB, joint_sentence, sentence
-from leakgauge.inversion.report.records import Rows
+from leakgauge.inversion.report.records import RecordRows
 from leakgauge.inversion.report.section import section_of
 from leakgauge.report.compare import Group
 from leakgauge.report.grouping import group_tests
@@ -46,7 +46,7 @@ def render_inversion(
     run: Run,
     measured: Sequence[Measurement],
     images: Mapping[str, Tensor],
-    rows: Mapping[str, Rows],
+    rows: Mapping[str, RecordRows],
 ) -> str:
     """The page of a report on this question alone."""
     section = section_of(Answer(run, measured), images, rows)
@@ -115,7 +115,7 @@ def images(
     }
 
 
-ROWS: dict[str, Rows] = {
+ROWS: dict[str, RecordRows] = {
     "truth": [{"age": "41", LONG: "x"}, {"age": "(missing)", LONG: HOSTILE}],
     "0": [{"age": ["41.2", True], LONG: ["x", True]}, {"age": ["9", False], LONG: ["z", False]}],
 }

@@ -30,7 +30,7 @@ DATASETS = (
 Completion = Callable[[str], list[str]]
 """Maps the beginning of a word to the words that the shell offers."""
 
-Given = Mapping[str, Any]
+GivenOptions = Mapping[str, Any]
 """The options that a user typed, by the names of the settings."""
 
 Workers = Annotated[
@@ -129,7 +129,7 @@ def with_options(
     return decorate
 
 
-def spec_of(kind: type[Spec], given: Given, **own: Any) -> Spec:
+def spec_of(kind: type[Spec], given: GivenOptions, **own: Any) -> Spec:
     """Return the settings of a command that has an option for each."""
     known = declared(kind)
     values = {name: added(known[name], value) for name, value in given.items()}

@@ -24,9 +24,8 @@ from leakgauge.runs.question import answering
 if TYPE_CHECKING:
     from leakgauge.evidence.controls import Control
     from leakgauge.report.section import Section
-    from leakgauge.runs.asking import Asked
     from leakgauge.runs.audit import AuditQuestion, AuditRun
-    from leakgauge.runs.question import Question
+    from leakgauge.runs.question import Asked, Question
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from pandas.api import types as dtypes
 from leakgauge.core.checks import InputError, require
 from leakgauge.results.statistics import Floats
 
-Kind = Literal["number", "category", "date"]
+ColumnKind = Literal["number", "category", "date"]
 
-_INFERRED: dict[Kind, tuple[str, ...]] = {
+_INFERRED: dict[ColumnKind, tuple[str, ...]] = {
     "category": ("string", "boolean", "empty"),
     "number": ("integer", "floating", "mixed-integer-float", "decimal"),
     "date": ("datetime64", "datetime", "date", "time", "timedelta64", "timedelta", "period"),
@@ -21,7 +21,7 @@ _INFERRED: dict[Kind, tuple[str, ...]] = {
 """The kind of a column by the type that pandas infers."""
 
 
-def kind_of(column: "pd.Series[Any]") -> Kind:
+def kind_of(column: "pd.Series[Any]") -> ColumnKind:
     """Return whether a column holds numbers, categories (text or booleans) or dates.
 
     Text that looks like a number stays text.

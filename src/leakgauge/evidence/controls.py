@@ -21,8 +21,8 @@ from leakgauge.runs.question import Progress, Question, answering
 from leakgauge.runs.spec import identifying
 from leakgauge.runs.store import Description, Store, key_of
 
-Kind = Literal["placebo", "planted"]
-KINDS: tuple[Kind, ...] = ("placebo", "planted")
+ControlKind = Literal["placebo", "planted"]
+KINDS: tuple[ControlKind, ...] = ("placebo", "planted")
 CONTROLS_FILE = "controls.yaml"
 BELOW = "below"
 """The level of a figure so far below chance that its test is not valid."""
@@ -59,7 +59,7 @@ class Control:
     """
 
     question: str
-    kind: Kind
+    kind: ControlKind
     changed: str = ""
     outcomes: tuple[ControlOutcome, ...] = ()
     reason: str = ""
@@ -120,7 +120,7 @@ def read_controls(
     return found
 
 
-def cell_of(name: str, kind: Kind) -> str:
+def cell_of(name: str, kind: ControlKind) -> str:
     """Return the key of a control's cell.
 
     >>> cell_of("name", "placebo")
@@ -145,7 +145,7 @@ def failures(controls: Sequence[Control]) -> list[str]:
     ]
 
 
-OUTCOMES: Mapping[tuple[Kind, bool], str] = {
+OUTCOMES: Mapping[tuple[ControlKind, bool], str] = {
     ("placebo", True): "at chance, as it must be",
     ("placebo", False): "FAILED: not at chance",
     ("planted", True): "found, as it must be",
@@ -207,7 +207,7 @@ def _controls_of(one: AuditQuestion) -> Controls:
 def _run(
     store: Store,
     name: str,
-    kind: Kind,
+    kind: ControlKind,
     variant: Variant | str,
     one: AuditQuestion,
     progress: Progress,
@@ -239,7 +239,7 @@ def _read(
     store: Store,
     question: Question,
     name: str,
-    kind: Kind,
+    kind: ControlKind,
     entry: Mapping[str, str],
     description: Description,
 ) -> Control:
@@ -257,7 +257,7 @@ def _read(
 
 
 def _outcomes(
-    question: Question, kind: Kind, answer: Any, folder: Path
+    question: Question, kind: ControlKind, answer: Any, folder: Path
 ) -> tuple[ControlOutcome, ...]:
     """Return the figures that the answer stands on; the room finds those below chance."""
     found = question.assessment(answer, folder).findings
@@ -274,7 +274,7 @@ def _outcomes(
     )
 
 
-def _identity(name: str, kind: Kind, variant: Variant, one: AuditQuestion) -> dict[str, Any]:
+def _identity(name: str, kind: ControlKind, variant: Variant, one: AuditQuestion) -> dict[str, Any]:
     return {
         "question": name,
         "control": kind,

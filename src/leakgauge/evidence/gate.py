@@ -23,7 +23,7 @@ FAILED, UNMEASURED = 3, 2
 PASS, TRIPPED, TOO_LITTLE = "pass", "tripped", "too little data"
 NO_INTERVAL, NOT_VALID, NOT_MEASURED = "no interval", "not valid", "not measured"
 
-Decision = Literal["pass", "fail", "undecided"]
+GateDecision = Literal["pass", "fail", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class RuleOutcome:
     figures: Sequence[FigureOutcome]
 
     @property
-    def outcome(self) -> Decision:
+    def outcome(self) -> GateDecision:
         """Whether the rule passes; any figure that does not pass decides."""
         found = {one.outcome for one in self.figures}
         if found - {PASS, NOT_MEASURED}:
@@ -126,7 +126,7 @@ class Gate:
     broken: Sequence[BrokenPromise] = ()
 
     @property
-    def decision(self) -> Decision:
+    def decision(self) -> GateDecision:
         """``"fail"`` if a rule or a promise fails, else ``"undecided"`` if a figure is missing."""
         if self.broken:
             return "fail"

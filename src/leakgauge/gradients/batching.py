@@ -12,7 +12,7 @@ from torch.func import vmap
 from leakgauge.core.checks import require, require_choice, require_count
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.probing import (
-    Method,
+    GradientMethod,
     Probed,
     explained,
     fresh_buffers,
@@ -132,7 +132,14 @@ class GradientJob:
 
 
 def start(
-    task: Task, params: Params, x: Tensor, y: Tensor, *, axes: str, method: Method, max_bytes: int
+    task: Task,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    *,
+    axes: str,
+    method: GradientMethod,
+    max_bytes: int,
 ) -> GradientJob:
     """Return the checked job; ``axes``, such as ``"T B"``, precede those of a record in ``x``."""
     lead, wanted = len(axes.split()), f"[{', '.join(axes.split())}, ...]"

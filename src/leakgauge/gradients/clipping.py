@@ -21,7 +21,7 @@ from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.gradients.flattening import norms
 from leakgauge.gradients.pooling import Pool, pays, start_pool
 from leakgauge.gradients.probing import (
-    Method,
+    GradientMethod,
     fresh_buffers,
     gradient,
     gradient_function,
@@ -40,7 +40,7 @@ def iter_clipped_batch_gradients(
     rows: Tensor,
     *,
     clip: float,
-    method: Method = "auto",
+    method: GradientMethod = "auto",
     max_bytes: int = MAX_BYTES,
 ) -> Iterator[tuple[slice, Grads]]:
     """Return an iterator as ``iter_batch_gradients``, with each record's gradient clipped.
@@ -115,7 +115,13 @@ class WeightedLoss:
 
 
 def clipped_gradient_function(
-    task: Task, params: Params, x: Tensor, y: Tensor, *, clip: float, method: Method = "auto"
+    task: Task,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    *,
+    clip: float,
+    method: GradientMethod = "auto",
 ) -> Callable[[Params, Tensor, Tensor], dict[str, Tensor]]:
     """Return a function ``(params, x [B, ...], y [B, ...]) -> mean of clipped gradients, [*p]``.
 

@@ -19,7 +19,7 @@ from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.batching import stacked, start
 from leakgauge.gradients.pooling import start_pool
-from leakgauge.gradients.probing import Method, probe, trainable
+from leakgauge.gradients.probing import GradientMethod, probe, trainable
 
 MAX_BYTES = 2**28
 """Working memory of one call, by default: 256 MiB."""
@@ -63,7 +63,7 @@ def per_example_gradients(
     x: Tensor,
     y: Tensor,
     *,
-    method: Method = "auto",
+    method: GradientMethod = "auto",
     max_bytes: int = MAX_BYTES,
 ) -> Grads:
     """Return the gradient of each record: that of the loss on a batch of one.
@@ -92,7 +92,7 @@ def batch_gradients(
     x: Tensor,
     y: Tensor,
     *,
-    method: Method = "auto",
+    method: GradientMethod = "auto",
     max_bytes: int = MAX_BYTES,
 ) -> Grads:
     """Return the gradient of the mean loss of each of T batches.
@@ -123,7 +123,7 @@ def pooled_batch_gradients(
     y: Tensor,
     rows: Tensor,
     *,
-    method: Method = "auto",
+    method: GradientMethod = "auto",
     pooled: bool | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Grads:
@@ -167,7 +167,7 @@ def iter_batch_gradients(
     y: Tensor,
     rows: Tensor,
     *,
-    method: Method = "auto",
+    method: GradientMethod = "auto",
     pooled: bool | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Iterator[tuple[slice, Grads]]:
@@ -201,7 +201,7 @@ def local_updates(
     y: Tensor,
     *,
     lr: float,
-    method: Method = "auto",
+    method: GradientMethod = "auto",
     max_bytes: int = MAX_BYTES,
 ) -> Grads:
     """Return the weight change of each of T clients after S steps of plain SGD.

@@ -11,7 +11,7 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.batching import BLOCK_BYTES, GradientJob, slices, start
 from leakgauge.gradients.flattening import flat_leaf
-from leakgauge.gradients.probing import Method
+from leakgauge.gradients.probing import GradientMethod
 
 FLOPS_PER_SUM = 8
 """Operations of a matrix product that take as long as adding one stored number."""
@@ -112,7 +112,7 @@ def start_pool(
     y: Tensor,
     rows: Tensor,
     *,
-    method: Method,
+    method: GradientMethod,
     pooled: bool | None,
     max_bytes: int,
 ) -> Pool:

@@ -23,7 +23,7 @@ from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.losses import without_broadcast
 from leakgauge.core.types import Grads, Params, Task
 
-Method = Literal["auto", "vmap", "loop"]
+GradientMethod = Literal["auto", "vmap", "loop"]
 
 # Torch refuses a model with any of these errors.
 REFUSALS: tuple[type[Exception], ...] = (
@@ -50,7 +50,7 @@ class Probed:
 
     task: Task
     looped: Callable[[], Task]
-    method: Method
+    method: GradientMethod
     vectorises: Callable[[], bool]
     convolves: bool
     writes_buffers: bool
@@ -91,7 +91,7 @@ def trainable(model: nn.Module, params: Params) -> dict[str, Tensor]:
     return {name: params[name].detach() for name in known}
 
 
-def probe(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Method) -> Probed:
+def probe(task: Task, params: Params, x: Tensor, y: Tensor, *, method: GradientMethod) -> Probed:
     """Try the task on up to two records of ``x [B, ...]``, ``y [B, ...]``; return what it allows.
 
     Raises:

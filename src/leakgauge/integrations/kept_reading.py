@@ -106,7 +106,7 @@ class KeptUpdate:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptRounds:
     """All kept updates of a folder, by round and client.
 
     Attributes:
@@ -137,7 +137,7 @@ class Kept:
         ]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
-    def only(self, rounds: Sequence[int] = (), clients: Sequence[str] = ()) -> "Kept":
+    def only(self, rounds: Sequence[int] = (), clients: Sequence[str] = ()) -> "KeptRounds":
         """Return the updates of some rounds and clients; an empty sequence selects all.
 
         Raises:
@@ -159,7 +159,7 @@ class Kept:
             if (not rounds or one.number in rounds) and (not clients or one.client in clients)
         )
         require(len(chosen) > 0, "no kept update is of these rounds and of these clients")
-        return Kept(self.folder, chosen)
+        return KeptRounds(self.folder, chosen)
 
     def round(self, number: int, model: nn.Module, training: LocalTraining | None = None) -> Round:
         """Return a round in the form of ``federation``; clients have their position in ``clients``.
@@ -188,7 +188,7 @@ class Kept:
         return Round(number, dict(received), sent, State(after))
 
 
-def read_kept(folder: Path | str) -> Kept:
+def read_kept(folder: Path | str) -> KeptRounds:
     """Return the updates that a ``Keeper`` kept in a folder.
 
     Raises:
@@ -205,7 +205,7 @@ def read_kept(folder: Path | str) -> Kept:
         "federation keep some first",
     )
     found.sort(key=lambda one: (one.number, _order(one.client)))
-    return Kept(path, tuple(found))
+    return KeptRounds(path, tuple(found))
 
 
 def _described(folder: Path, about: Path) -> KeptUpdate:

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Grads, Task
-from leakgauge.inversion.labels.inference import Method as LabelMethod
-from leakgauge.inversion.labels.inference import infer_labels
+from leakgauge.inversion.labels.inference import LabelMethod, infer_labels
 from leakgauge.inversion.methods import Method
 from leakgauge.inversion.observed import (
     AttackOptions,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from leakgauge.core.types import Grads, Params, Schema
 from leakgauge.defenses import Defense
-from leakgauge.inversion.labels.inference import Method as LabelMethod
+from leakgauge.inversion.labels.inference import LabelMethod
 from leakgauge.inversion.search.priors import BatchStatistics
 from leakgauge.inversion.search.simulate import LocalSteps
 from leakgauge.runs.checkpoint import Checkpoint

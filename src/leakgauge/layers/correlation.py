@@ -10,7 +10,7 @@ from scipy import stats
 
 from leakgauge.core.checks import require
 
-Column = Sequence[float] | npt.NDArray[np.floating]
+Values = Sequence[float] | npt.NDArray[np.floating]
 """One figure per layer (of each network, data set and repetition)."""
 
 FLAT = 1e-12
@@ -40,7 +40,7 @@ class Correlation:
     given: int = 0
 
 
-def pearson(one: Column, other: Column) -> Correlation | None:
+def pearson(one: Values, other: Values) -> Correlation | None:
     """Return the correlation of two columns.
 
     The test and the interval take pairs as independent and normal. Layers of one network are not
@@ -68,7 +68,7 @@ def pearson(one: Column, other: Column) -> Correlation | None:
     return significance(_coefficient(*columns), columns.shape[1])
 
 
-def partial_correlation(one: Column, other: Column, given: Column) -> Correlation | None:
+def partial_correlation(one: Values, other: Values, given: Values) -> Correlation | None:
     """Return the correlation of two columns after regressing both on a third.
 
     Each is regressed on the third, with an intercept, and the residuals are correlated. Given the
@@ -128,7 +128,7 @@ def significance(r: float, n: int, *, given: int = 0) -> Correlation:
     return Correlation(r, n, t, float(2 * stats.t.sf(abs(t), df)), low, high, given)
 
 
-def _checked(*columns: Column) -> npt.NDArray[np.float64]:
+def _checked(*columns: Values) -> npt.NDArray[np.float64]:
     lengths = [len(column) for column in columns]
     require(len(set(lengths)) == 1, f"columns have lengths {lengths}; expected equal ones")
     found = np.array([np.asarray(column, dtype=np.float64) for column in columns])

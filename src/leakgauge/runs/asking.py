@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from leakgauge.core.checks import InputError, nearest, require
-from leakgauge.runs.question import Question, question_of
+from leakgauge.runs.question import Asked, Question, question_of
 from leakgauge.runs.reading import read_value
 from leakgauge.runs.setting import Declared
 from leakgauge.runs.spec import Spec, added, check_bounds, declared, make_spec
@@ -20,8 +20,6 @@ ALL = "all"
 """The word of ``--ask`` that asks everything that the data allow."""
 
 ADVERSARY = "adversary"
-
-Asked = dict[str, tuple[Question, Spec]]
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def all_allowed(
             _question(word, questions)  # refuses an unknown one
     _refuse_unknown_adversaries(request, questions)
     _check_defenses(request)
-    asked: Asked = {}
+    asked: dict[str, tuple[Question, Spec]] = {}
     ready: dict[str, AuditQuestion] = {}
     reasons: dict[str, str] = {}
     for question in questions.values():

@@ -10,16 +10,13 @@ from leakgauge.core.files import write_yaml
 from leakgauge.core.versions import versions
 from leakgauge.data.source import Source
 from leakgauge.results.measurements import Measurement, write_measurements
-from leakgauge.runs.question import Answer, Prepared, Progress, Question
+from leakgauge.runs.question import Answer, Asked, Prepared, Progress, Question
 from leakgauge.runs.sources import source_of
 from leakgauge.runs.spec import Spec, identifying
 from leakgauge.runs.store import Description, Store, key_of
 
 REFUSED_FILE = "refused.yaml"
 UNFINISHED = "not finished; repeat the command to resume"
-
-Asked = Mapping[str, tuple[Question, Spec]]
-"""The questions of an audit by name, each with its settings."""
 
 
 @dataclass(frozen=True)

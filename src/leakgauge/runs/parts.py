@@ -13,7 +13,7 @@ from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder, digest_of
 
-State = Mapping[str, Tensor]
+StageState = Mapping[str, Tensor]
 Kept = tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]]
 """A part: arrays by name, and plain values."""
 
@@ -50,7 +50,9 @@ def once(folder: WorkFolder, name: str, make: Callable[[], Kept], *, after: str 
     return kept
 
 
-def once_tensors(folder: WorkFolder, name: str, make: Callable[[], State], *, like: State) -> State:
+def once_tensors(
+    folder: WorkFolder, name: str, make: Callable[[], StageState], *, like: StageState
+) -> StageState:
     """Return tensors from the folder; make and keep them where the folder lacks them.
 
     Args:
@@ -59,7 +61,7 @@ def once_tensors(folder: WorkFolder, name: str, make: Callable[[], State], *, li
         make: makes them.
         like: tensors of the same names, on the devices to use.
     """
-    kept: State | None = folder.tensors(name, like=like)
+    kept: StageState | None = folder.tensors(name, like=like)
     if kept is None:
         kept = make()
         folder.keep_tensors(name, kept)
@@ -133,24 +135,24 @@ class Stage(Protocol):
         ...
 
     @property
-    def first(self) -> State:
+    def first(self) -> StageState:
         """The first state; all others have its names and devices."""
         ...
 
-    def states(self, kept: Sequence[State]) -> Iterator[State]:
+    def states(self, kept: Sequence[StageState]) -> Iterator[StageState]:
         """Yield the states after the ``kept`` ones, up to ``steps + 1`` in all."""
         ...
 
-    def step(self, number: int, state: State) -> Kept:
+    def step(self, number: int, state: StageState) -> Kept:
         """Run step ``number``, which counts from 1; it depends on its arguments alone."""
         ...
 
-    def close(self, states: Sequence[State], progress: Callable[[int], None]) -> Kept | None:
+    def close(self, states: Sequence[StageState], progress: Callable[[int], None]) -> Kept | None:
         """Run what needs all states at once; None if nothing does."""
         ...
 
     def judge(
-        self, steps: Sequence[Kept], closing: Kept | None, final: State
+        self, steps: Sequence[Kept], closing: Kept | None, final: StageState
     ) -> Sequence[Measurement]:
         """Turn what the steps left into measurements."""
         ...
@@ -195,9 +197,9 @@ def run_stages(
     return measurements, missing
 
 
-def _states(folder: WorkFolder, stage: Stage, progress: Progress) -> list[State]:
+def _states(folder: WorkFolder, stage: Stage, progress: Progress) -> list[StageState]:
     name, total = stage.name, stage.steps
-    kept: list[State] = []
+    kept: list[StageState] = []
     while len(kept) <= total:
         after = _digest(kept[-1:])
         old = folder.tensors(f"{name}/state-{len(kept) + 1:04d}", like=stage.first, after=after)
@@ -216,7 +218,7 @@ def _states(folder: WorkFolder, stage: Stage, progress: Progress) -> list[State]
 def _steps(
     folder: WorkFolder,
     stage: Stage,
-    starts: Sequence[State],
+    starts: Sequence[StageState],
     workers: int | None,
     progress: Progress,
 ) -> list[Kept]:
@@ -233,7 +235,7 @@ def _steps(
 
 
 def _closing(
-    folder: WorkFolder, stage: Stage, starts: Sequence[State], progress: Progress
+    folder: WorkFolder, stage: Stage, starts: Sequence[StageState], progress: Progress
 ) -> Kept | None:
     after = _digest(starts)
     kept: Kept | None = folder.arrays(f"{stage.name}/closing", after=after)
@@ -246,6 +248,6 @@ def _closing(
     return kept
 
 
-def _digest(states: Sequence[State]) -> str:
+def _digest(states: Sequence[StageState]) -> str:
     """Return a digest of what a checkpoint builds on."""
     return " ".join(map(digest_of, states))

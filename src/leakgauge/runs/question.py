@@ -198,6 +198,10 @@ class Question(Protocol):
         ...
 
 
+Asked = Mapping[str, tuple[Question, Spec]]
+"""The questions of an audit by name, each with its settings."""
+
+
 def answering(key: str, questions: Mapping[str, Question]) -> Question | None:
     """Return the question that an answer's key names, under that name; None for an unknown one.
 

@@ -20,7 +20,7 @@ from leakgauge.runs.store import GRID, Description, Store
 from leakgauge.runs.timings import keep_timing, read_timings
 from leakgauge.runs.work import Say, in_silence
 
-Progress = Callable[[int, int, float | None], None]
+GridProgress = Callable[[int, int, float | None], None]
 """Called with the numbers of finished and of all cells, and the seconds left; None if unknown."""
 
 
@@ -30,7 +30,7 @@ def run_grid(
     *,
     workers: int = 1,
     executor: Executor | None = None,
-    progress: Progress = lambda done, of, left: None,
+    progress: GridProgress = lambda done, of, left: None,
     say: Say = in_silence,
 ) -> list[CellOutcome]:
     """Run the cells that the folder does not hold yet, each on one thread.

@@ -13,7 +13,7 @@ from leakgauge.runs.question import Question
 from leakgauge.runs.setting import Declared
 from leakgauge.runs.spec import declared, plain_value
 
-Schema = dict[str, Any]
+JsonSchema = dict[str, Any]
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -25,7 +25,7 @@ _VALUES = {float: rf"[+-]?(?:{_REAL}|inf)", int: r"[+-]?\d[\d_]*", bool: "[01]",
 """What stands behind ``key=``, as a regular expression, by the kind of the key."""
 
 
-def grid_schema(questions: Mapping[str, Question]) -> Schema:
+def grid_schema(questions: Mapping[str, Question]) -> JsonSchema:
     """Return the JSON Schema (draft 2020-12) of a grid file.
 
     A file's grids ask one question, whose settings are the keys of its grids and sizes.
@@ -61,7 +61,7 @@ def grid_schema(questions: Mapping[str, Question]) -> Schema:
     }
 
 
-def paper_schema() -> Schema:
+def paper_schema() -> JsonSchema:
     """Return the schema of a row of ``paper``, before a question is known."""
     row = pydantic.TypeAdapter(PaperRow).json_schema()
     keys = {name: _untitled(_numbers(one)) for name, one in row["properties"].items()}
@@ -102,11 +102,11 @@ _DATA_SOMEWHERE = {
 """Every grid names its data, unless every size does."""
 
 
-def _of_question(question: Question, *, default: bool) -> Schema:
+def _of_question(question: Question, *, default: bool) -> JsonSchema:
     """If a grid asks this question, then the file has its settings."""
     words = {"enum": list(question.asks)}
     asks = _either(words, {"type": "array", "contains": words})
-    one: Schema = {"type": "object", "properties": {"ask": asks}}
+    one: JsonSchema = {"type": "object", "properties": {"ask": asks}}
     settings = {"$ref": f"#/$defs/{question.name}"}
     row = {
         "where": {
@@ -130,14 +130,14 @@ def _of_question(question: Question, *, default: bool) -> Schema:
     }
 
 
-def _with_ask(schema: Schema) -> Schema:
+def _with_ask(schema: JsonSchema) -> JsonSchema:
     return {**schema, "required": ["ask"]}
 
 
-def _definitions(question: Question) -> dict[str, Schema]:
+def _definitions(question: Question) -> dict[str, JsonSchema]:
     """The settings of a question, and one value of each setting that takes several."""
     typed = pydantic.TypeAdapter(question.Spec).json_schema()["properties"]
-    definitions: dict[str, Schema] = {}
+    definitions: dict[str, JsonSchema] = {}
     keys = {}
     for name, one in declared(question.Spec).items():
         value = _value(one, typed[name], question)
@@ -149,7 +149,7 @@ def _definitions(question: Question) -> dict[str, Schema]:
     return {question.name: {"description": question.title, **own}, **definitions}
 
 
-def _key(one: Declared, value: Schema) -> Schema:
+def _key(one: Declared, value: JsonSchema) -> JsonSchema:
     """What a grid may say of a setting, ``value`` or lists of it."""
     if one.kind is not tuple:
         forms = [value, _several(value)]
@@ -174,7 +174,7 @@ def list_meaning(one: Declared) -> str:
     return ONE_LIST if one.kind is tuple and not one.setting.cells else CELLS
 
 
-def _value(one: Declared, typed: Schema, question: Question) -> Schema:
+def _value(one: Declared, typed: JsonSchema, question: Question) -> JsonSchema:
     """One value of a setting, or one item of its list."""
     value = typed["items"] if one.kind is tuple else typed
     value = {key: each for key, each in value.items() if key not in ("title", "default")}
@@ -192,7 +192,7 @@ def _value(one: Declared, typed: Schema, question: Question) -> Schema:
     return value
 
 
-def _bounds(one: Declared) -> Schema:
+def _bounds(one: Declared) -> JsonSchema:
     limits = {
         "minimum": one.setting.least,
         "exclusiveMinimum": one.setting.above,
@@ -202,14 +202,14 @@ def _bounds(one: Declared) -> Schema:
     return {name: limit for name, limit in limits.items() if limit is not None}
 
 
-def _on_leaf(value: Schema, more: Schema) -> Schema:
+def _on_leaf(value: JsonSchema, more: JsonSchema) -> JsonSchema:
     """Add to a schema, or to that side of it which is not null."""
     if "anyOf" not in value:
         return {**value, **more}
     return _either(*({**one, **more} if one != _NULL else one for one in value["anyOf"]))
 
 
-def _numbers(value: Schema) -> Schema:
+def _numbers(value: JsonSchema) -> JsonSchema:
     """Let text stand for a number that is not whole: YAML reads 1e-4, without a point, as text."""
     notes = {key: one for key, one in value.items() if key in ("description", "default")}
     bare = {key: one for key, one in value.items() if key not in notes}
@@ -217,7 +217,7 @@ def _numbers(value: Schema) -> Schema:
     return {**notes, **(_either(*sides) if len(sides) > 1 else bare)}
 
 
-def _as_text(value: Schema) -> list[Schema]:
+def _as_text(value: JsonSchema) -> list[JsonSchema]:
     if value.get("type") != "number":
         return []
     positive = value.get("minimum", -1) >= 0 or value.get("exclusiveMinimum", -1) >= 0
@@ -237,17 +237,17 @@ def _keys_pattern(keys: Mapping[str, Key]) -> str:
 _NULL = {"type": "null"}
 
 
-def _either(*forms: Schema) -> Schema:
+def _either(*forms: JsonSchema) -> JsonSchema:
     return {"anyOf": list(forms)}
 
 
-def _list(item: Schema) -> Schema:
+def _list(item: JsonSchema) -> JsonSchema:
     return {"type": "array", "items": item}
 
 
-def _several(item: Schema) -> Schema:
+def _several(item: JsonSchema) -> JsonSchema:
     return {**_list(item), "minItems": 1}
 
 
-def _untitled(schema: Schema) -> Schema:
+def _untitled(schema: JsonSchema) -> JsonSchema:
     return {key: one for key, one in schema.items() if key != "title"}

@@ -16,10 +16,10 @@ from leakgauge.training.catalog import parse_optimizer
 from leakgauge.training.observation import mean_of_transformed
 from leakgauge.training.state import Tensors, working_copy
 
-Step = Callable[[Params], None]
+StepCallback = Callable[[Params], None]
 """Moves parameters in place, given their gradient."""
 
-Mover = Callable[[Params], Step]
+Mover = Callable[[Params], StepCallback]
 """Maps the parameters of a model to the function that moves them."""
 
 
@@ -69,7 +69,7 @@ def drawing(seed: int, device: torch.device) -> Iterator[None]:
 def plain_sgd(lr: float) -> Mover:
     """Return a mover by steps of plain SGD."""
 
-    def over(leaves: Params) -> Step:
+    def over(leaves: Params) -> StepCallback:
         def step(gradient: Params) -> None:
             with torch.no_grad():
                 for name, leaf in gradient.items():
@@ -137,7 +137,7 @@ def scheduled(optimizer: str, rates: Sequence[float]) -> Mover:
     """
     make = parse_optimizer(optimizer, lr=rates[0])
 
-    def over(leaves: Params) -> Step:
+    def over(leaves: Params) -> StepCallback:
         coming = iter(rates)
         moving = None if make is None else make(list(leaves.values()))
 

@@ -12,16 +12,16 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.registry import Choice
 from leakgauge.gradients.probing import one_line
 
-Params = Iterable[Tensor]
+Leaves = Iterable[Tensor]
 
 LR = 0.01
 
-Make = Callable[[Params], torch.optim.Optimizer]
+Make = Callable[[Leaves], torch.optim.Optimizer]
 """Maps parameters to their optimizer."""
 
 
 def sgd(
-    params: Params,
+    params: Leaves,
     *,
     lr: float = LR,
     momentum: float = 0.0,
@@ -34,7 +34,7 @@ def sgd(
 
 
 def adam(
-    params: Params,
+    params: Leaves,
     *,
     lr: float = LR,
     beta1: float = 0.9,
@@ -48,7 +48,7 @@ def adam(
 
 
 def adamw(
-    params: Params,
+    params: Leaves,
     *,
     lr: float = LR,
     beta1: float = 0.9,
@@ -62,7 +62,7 @@ def adamw(
 
 
 def rmsprop(
-    params: Params,
+    params: Leaves,
     *,
     lr: float = LR,
     alpha: float = 0.99,
@@ -75,7 +75,7 @@ def rmsprop(
 
 
 def adagrad(
-    params: Params,
+    params: Leaves,
     *,
     lr: float = LR,
     lr_decay: float = 0.0,
@@ -98,7 +98,7 @@ class NamedOptimizer:
     choice: Choice
     lr: float
 
-    def __call__(self, params: Params) -> torch.optim.Optimizer:
+    def __call__(self, params: Leaves) -> torch.optim.Optimizer:
         """Return the optimizer of these parameters.
 
         Raises:

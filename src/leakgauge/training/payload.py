@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, require
 
-Given = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+PayloadInput = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 def read_payload(
-    server_payload: Given,
-    shared_data: Given,
+    server_payload: PayloadInput,
+    shared_data: PayloadInput,
     model: nn.Module,
     *,
     lr: float | None = None,
@@ -70,7 +70,7 @@ def _is_change(metadata: Mapping[str, Any], lr: float | None, steps: int | None)
     return "data_key" in metadata or metadata.get("local_hyperparams") is not None or lr is not None
 
 
-def _only(given: Given, name: str) -> Mapping[str, Any]:
+def _only(given: PayloadInput, name: str) -> Mapping[str, Any]:
     if isinstance(given, Mapping):
         return given
     require(

@@ -12,7 +12,7 @@ from leakgauge.core.types import Params
 from leakgauge.training.catalog import OPTIMIZERS, SGD, own_rate, parse_optimizer
 from leakgauge.training.rules import Memory, SgdRule, UpdateRule, rule_of
 
-Gradient = Callable[[int, Params], Params]
+GradientAt = Callable[[int, Params], Params]
 """``(step from 0, weights) -> gradient`` at these weights."""
 
 
@@ -91,7 +91,7 @@ class Recipe:
         """Whether the steps are plain SGD of one rate."""
         return self.rule == SgdRule() and len(set(self.rates)) == 1
 
-    def change(self, params: Params, gradient: Gradient) -> dict[str, Tensor]:
+    def change(self, params: Params, gradient: GradientAt) -> dict[str, Tensor]:
         """Return the weights after minus before all steps; differentiable where the gradient is.
 
         ``params`` are the weights before, ``[*p]`` or ``[N, *p]``.

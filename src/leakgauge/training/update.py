@@ -18,7 +18,7 @@ from leakgauge.core.checks import (
 )
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.training.catalog import OPTIMIZERS, SGD, own_rate
-from leakgauge.training.payload import Given, read_payload
+from leakgauge.training.payload import PayloadInput, read_payload
 from leakgauge.training.recipe import Recipe
 from leakgauge.training.state import check_names, check_numbers, check_shapes
 from leakgauge.training.stored import read_parts, write_parts
@@ -276,8 +276,8 @@ class Update:
     @classmethod
     def from_breaching(
         cls,
-        server_payload: Given,
-        shared_data: Given,
+        server_payload: PayloadInput,
+        shared_data: PayloadInput,
         model: nn.Module,
         *,
         lr: float | None = None,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients import batch_gradients
-from leakgauge.gradients.probing import Method
+from leakgauge.gradients.probing import GradientMethod
 from leakgauge.training.local import repeatable
 
 # The limits lie between figures on CIFAR-10 (slim net, PyTorch's initialisation, 4 and 8 local
@@ -123,7 +123,8 @@ def measure(
 def gradient_change(task: Task, before: Params, after: Params, x: Tensor, y: Tensor) -> float:
     """Return the relative change of the gradient of a batch ``x [B, ...]``, ``y [B]``."""
     task = repeatable(task)
-    method: Method = "loop" if task.model.training else "auto"  # BatchNorm writes its buffers
+    # BatchNorm in training mode writes its buffers.
+    method: GradientMethod = "loop" if task.model.training else "auto"
     first, last = (
         batch_gradients(task, params, x[None], y[None], method=method) for params in (before, after)
     )

@@ -16,7 +16,7 @@ from leakgauge.runs.setting import ASKING, RUN
 MAIN = next(iter(questions().values())).Spec
 """The ``Spec`` whose settings are options; other questions take theirs by ``--set``."""
 
-Data = Annotated[
+DataArgument = Annotated[
     str | None,
     typer.Argument(
         help="a table (CSV, Excel, Parquet, JSON lines, ...; - for the standard input), "
@@ -25,7 +25,7 @@ Data = Annotated[
         autocompletion=options.dataset,
     ),
 ]
-Set = Annotated[
+QuestionSettings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
@@ -34,7 +34,7 @@ Set = Annotated[
         rich_help_panel=ASKING,
     ),
 ]
-Controls = Annotated[
+WithControls = Annotated[
     bool,
     typer.Option(
         "--controls",
@@ -63,11 +63,11 @@ EXAMPLES = (
 @options.with_options(MAIN, helps=HELPS, suggests=SUGGESTS)
 @gated
 def audit(
-    given: options.Given,
+    given: options.GivenOptions,
     gate_options: GateOptions,
-    data: Data = None,
-    set_: Set = None,
-    controls: Controls = False,
+    data: DataArgument = None,
+    set_: QuestionSettings = None,
+    controls: WithControls = False,
     workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
     out: options.Out = None,

@@ -1,7 +1,7 @@
 """``leakgauge demo``: an audit of data that come with the package."""
 
 from leakgauge.cli import options
-from leakgauge.cli.commands.audit import HELPS, MAIN, Set, command_of
+from leakgauge.cli.commands.audit import HELPS, MAIN, QuestionSettings, command_of
 from leakgauge.cli.gating import GateOptions, gated
 from leakgauge.cli.running import run_questions
 from leakgauge.runs.spec import declared
@@ -17,9 +17,9 @@ EXAMPLES = ("leakgauge demo", "leakgauge demo --ask property --ask guarantee --r
 @options.with_options(MAIN, helps=HELPS, without=set(declared(MAIN)) - set(OWN))
 @gated
 def demo(
-    given: options.Given,
+    given: options.GivenOptions,
     gate_options: GateOptions,
-    set_: Set = None,
+    set_: QuestionSettings = None,
     workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
     out: options.Out = None,

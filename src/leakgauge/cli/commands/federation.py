@@ -36,7 +36,7 @@ EXAMPLES = (
 )
 @gated
 def federation(
-    given: options.Given,
+    given: options.GivenOptions,
     gate_options: GateOptions,
     folder: Annotated[
         str,

@@ -32,7 +32,7 @@ def guarantee(
             autocompletion=options.dataset,
         ),
     ],
-    given: options.Given,
+    given: options.GivenOptions,
     gate_options: GateOptions,
     out: options.Out = None,
     json_: options.Json = False,

@@ -26,7 +26,7 @@ EXAMPLES = (
 @options.with_options(InversionSpec, without=("ask",))
 @gated
 def invert(
-    given: options.Given,
+    given: options.GivenOptions,
     gate_options: GateOptions,
     data: Annotated[
         str | None,

@@ -31,7 +31,7 @@ EXAMPLES = (
 )
 @gated
 def membership(
-    given: options.Given,
+    given: options.GivenOptions,
     gate_options: GateOptions,
     checkpoint: Annotated[
         list[str],

@@ -72,11 +72,11 @@ Address = Annotated[
         "ray://host:10001 (default: one with --jobs processes on this machine)"
     ),
 ]
-Set = Annotated[
+KeyValues = Annotated[
     list[str] | None,
     typer.Option("--set", help="KEY=VALUE,...: values that replace the file's; repeatable"),
 ]
-Out = Annotated[
+GridFolder = Annotated[
     Path | None,
     typer.Option(
         help=f"folder of the grid (default: {options.RUNS}/NAME-SIZE, so a repeated command "
@@ -98,11 +98,11 @@ def run(
     gate_options: GateOptions,
     size: Size = None,
     jobs: Jobs = None,
-    set_: Set = None,
+    set_: KeyValues = None,
     executor: Where = PROCESSES,
     address: Address = None,
     max_memory: options.MaxMemory = None,
-    out: Out = None,
+    out: GridFolder = None,
     json_: options.Json = False,
 ) -> None:
     """Run a grid of experiments; finished cells are kept, so a repeated command resumes."""

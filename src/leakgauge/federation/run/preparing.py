@@ -20,7 +20,7 @@ from leakgauge.federation.spec import (
     FederationSpec,
     plain_word,
 )
-from leakgauge.integrations.kept_reading import Kept, KeptUpdate, read_kept
+from leakgauge.integrations.kept_reading import KeptRounds, KeptUpdate, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.inversion.run.received import local_steps
 from leakgauge.results.measurements import Run
@@ -55,7 +55,7 @@ class FederationPrepared(Prepared):
     """
 
     spec: FederationSpec
-    kept: Kept
+    kept: KeptRounds
     task: Task
     data: Dataset
     public: Tensor
@@ -227,7 +227,7 @@ def _secret(prepared: FederationPrepared) -> str:
     return chosen
 
 
-def _owners(data: Dataset, kept: Kept) -> tuple[Tensor, dict[str, Tensor]]:
+def _owners(data: Dataset, kept: KeptRounds) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the rows of records that no client has, and of each client's records."""
     if CLIENT not in data.secrets:
         return torch.arange(len(data), device=data.x.device), {}

@@ -17,7 +17,7 @@ from leakgauge.inference.run.rounds import RoundResults, attack_jointly, attack_
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.run.training import trajectory
 from leakgauge.results.measurements import ACCUMULATED, Measurement
-from leakgauge.runs.parts import Kept, State, begin, run_stages
+from leakgauge.runs.parts import Kept, StageState, begin, run_stages
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, elsewhere
 
@@ -69,27 +69,27 @@ class ResumableStage:
         return footprint(self.stage)
 
     @property
-    def first(self) -> State:
+    def first(self) -> StageState:
         """The parameters before the first round."""
         return params_of(self.stage.task.model)
 
-    def states(self, kept: Sequence[State]) -> Iterator[State]:
+    def states(self, kept: Sequence[StageState]) -> Iterator[StageState]:
         """Continue training; yield the parameters before each further round and after the last."""
         if not kept:
             return trajectory(self.stage)
         return trajectory(self.stage, after=len(kept) - 1, params=kept[-1])
 
-    def step(self, number: int, state: State) -> Kept:
+    def step(self, number: int, state: StageState) -> Kept:
         """Return the results of the attacks on one round."""
         return encoded(attack_round(self.stage, number, state))
 
-    def close(self, states: Sequence[State], progress: Callable[[int], None]) -> Kept | None:
+    def close(self, states: Sequence[StageState], progress: Callable[[int], None]) -> Kept | None:
         """Return the results of attacks on all rounds at once; None without such attacks."""
         together = attack_jointly(self.stage, states, progress=progress)
         return _encoded_together(together) if together else None
 
     def judge(
-        self, steps: Sequence[Kept], closing: Kept | None, final: State
+        self, steps: Sequence[Kept], closing: Kept | None, final: StageState
     ) -> Sequence[Measurement]:
         """Score every adversary and the trained model."""
         return measure(

@@ -113,7 +113,7 @@ class Normalisation:
         return (dy * centred).sum(space) * self.inverse, dy.sum(space)
 
 
-Layer = Convolution | LinearLayer | Normalisation
+SupportedLayer = Convolution | LinearLayer | Normalisation
 
 
 def _value(known: ModelTensor | None) -> Tensor | None:
@@ -139,7 +139,7 @@ def _convolution(
     padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
-) -> Layer | None:
+) -> SupportedLayer | None:
     both = _both_known(known, weight, bias)
     if both is None or input.dim() != weight.dim():
         return None
@@ -150,7 +150,7 @@ def _convolution(
 
 def _linear(
     known: Known, input: Tensor, weight: Tensor, bias: Tensor | None = None
-) -> Layer | None:
+) -> SupportedLayer | None:
     both = _both_known(known, weight, bias)
     return LinearLayer(*both) if both is not None and input.dim() > 1 else None
 
@@ -165,7 +165,7 @@ def _batch_norm(
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Layer | None:
+) -> SupportedLayer | None:
     mean, variance = known.get(id(running_mean)), known.get(id(running_var))
     both = None if weight is None else _both_known(known, weight, bias)
     if training or both is None or mean is None or variance is None:
@@ -173,7 +173,7 @@ def _batch_norm(
     return Normalisation(*both, mean.value, (variance.value + eps).rsqrt())
 
 
-RECOGNISED: dict[Any, Callable[..., Layer | None]] = {
+RECOGNISED: dict[Any, Callable[..., SupportedLayer | None]] = {
     **dict.fromkeys((F.conv1d, F.conv2d, F.conv3d), _convolution),
     F.linear: _linear,
     F.batch_norm: _batch_norm,
@@ -194,7 +194,7 @@ def _both_known(
 class _Call:
     """One call of an intercepted layer."""
 
-    layer: Layer
+    layer: SupportedLayer
     x: Tensor
     version: int
     edge: GradientEdge
@@ -254,7 +254,7 @@ class LayerInterceptor(TorchFunctionMode):
             if dy is not None
         ]
 
-    def _run(self, layer: Layer, x: Tensor) -> Tensor:
+    def _run(self, layer: SupportedLayer, x: Tensor) -> Tensor:
         if not x.requires_grad:  # Otherwise autograd would find nothing to differentiate.
             x = x.detach().requires_grad_()
         out = layer.outputs(x)

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from leakgauge.core.types import Params, Task
 
-Store = dict[str, Tensor | None]
+Buffers = dict[str, Tensor | None]
 
 
 class ParameterSlots:
@@ -30,7 +30,7 @@ class ParameterSlots:
         self.frozen: dict[str, Tensor] = {}
         self.buffers: dict[str, Tensor] = {}
         self.training = False
-        self._held: list[tuple[Store, str, Tensor]] = []
+        self._held: list[tuple[Buffers, str, Tensor]] = []
         seen: set[int] = set()
         for path, module in model.named_modules():
             self.training |= module.training

@@ -21,7 +21,7 @@ from leakgauge.inversion.labels.methods import (
     outputs_and_inputs,
 )
 
-Method = Literal["auto", "idlg", "gradinversion", "counts"]
+LabelMethod = Literal["auto", "idlg", "gradinversion", "counts"]
 
 _NO_STAND_IN = (
     "counting labels needs the model's mean prediction; pass like=... (public records, a "
@@ -50,7 +50,7 @@ def infer_labels(
     grads: Grads,
     batch: int,
     *,
-    method: Method = "auto",
+    method: LabelMethod = "auto",
     like: Tensor | None = None,
     record: tuple[int, ...] | None = None,
     rng: np.random.Generator | None = None,
@@ -79,7 +79,7 @@ def infer_labels(
     >>> infer_labels(task, dict(task.model.named_parameters()), grads, 1).labels
     tensor([[0]])
     """
-    require_choice(method, "method", get_args(Method))
+    require_choice(method, "method", get_args(LabelMethod))
     require_count(batch, "batch size")
     layer = output_layer_of(task.model)
     _require_fit(task, layer, grads)

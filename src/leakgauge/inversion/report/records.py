@@ -17,7 +17,7 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.inversion.run.kept import TRUTH
 from leakgauge.results.measurements import PICTURES_FILE, ROWS_FILE
 
-Rows = list[dict[str, Any]]
+RecordRows = list[dict[str, Any]]
 """Text by column for each record; in an attempt, pairs of text and whether it is right."""
 
 _AGAIN = "run the command again"
@@ -53,7 +53,7 @@ def read_pictures(folder: Path, attempts: int) -> dict[str, Tensor]:
     return pictures
 
 
-def read_rows(folder: Path, attempts: int) -> dict[str, Rows]:
+def read_rows(folder: Path, attempts: int) -> dict[str, RecordRows]:
     """Return the kept rows of a table in the same way as ``read_pictures``.
 
     Raises:
@@ -63,7 +63,7 @@ def read_rows(folder: Path, attempts: int) -> dict[str, Rows]:
     if not path.is_file():
         return {}
     try:
-        rows: dict[str, Rows] = json.loads(path.read_text(encoding="utf-8"))
+        rows: dict[str, RecordRows] = json.loads(path.read_text(encoding="utf-8"))
         _check_names(path, set(rows), attempts)
         sound = _fit_together(rows, attempts)
     except (OSError, ValueError, TypeError, AttributeError, LookupError) as error:
@@ -74,7 +74,7 @@ def read_rows(folder: Path, attempts: int) -> dict[str, Rows]:
     return rows
 
 
-def _fit_together(rows: dict[str, Rows], attempts: int) -> bool:
+def _fit_together(rows: dict[str, RecordRows], attempts: int) -> bool:
     """Return whether every attempt has the truth's rows and columns, and pairs as values."""
     columns = [list(row) for row in rows[TRUTH]]
     rebuilt = [rows[str(at)] for at in range(attempts)]

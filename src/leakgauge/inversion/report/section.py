@@ -22,7 +22,7 @@ from leakgauge.inversion.report.levels import (
     statement,
     worst,
 )
-from leakgauge.inversion.report.records import Rows, gallery, read_pictures, read_rows
+from leakgauge.inversion.report.records import RecordRows, gallery, read_pictures, read_rows
 from leakgauge.inversion.run.kept import FACTS_FILE, TRUTH, read_facts
 from leakgauge.inversion.words import NAME
 from leakgauge.report.facts import other_facts, parts
@@ -61,7 +61,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
 def section_of(
     answer: Answer,
     pictures: Mapping[str, Tensor],
-    rows: Mapping[str, Rows],
+    rows: Mapping[str, RecordRows],
     *,
     labels: Sequence[int] | None = None,
     guesses: Sequence[Guessed] = (),
@@ -105,7 +105,7 @@ def _values(
     answer: Answer,
     tests: list[Test],
     pictures: Mapping[str, Tensor],
-    rows: Mapping[str, Rows],
+    rows: Mapping[str, RecordRows],
     guesses: Sequence[Guessed],
 ) -> dict[str, Any]:
     """Return the values of the template, by name."""

@@ -6,12 +6,18 @@ from numpy.typing import NDArray
 from leakgauge.core.checks import InputError, require
 from leakgauge.inversion.words import DISTINCT, FIRST, RANDOM
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 def draw_rows(
-    labels: Rows, count: int, size: int, *, how: str | None, first: int, rng: np.random.Generator
-) -> tuple[Rows, str]:
+    labels: RowNumbers,
+    count: int,
+    size: int,
+    *,
+    how: str | None,
+    first: int,
+    rng: np.random.Generator,
+) -> tuple[RowNumbers, str]:
     """Return the rows of the records to attack, and how they were drawn.
 
     Consecutive ``size`` rows are one update.
@@ -62,7 +68,7 @@ def draw_rows(
     )
 
 
-def deal_distinct(labels: Rows, size: int, rng: np.random.Generator) -> Rows:
+def deal_distinct(labels: RowNumbers, size: int, rng: np.random.Generator) -> RowNumbers:
     """Return an order of n records in which no update, ``size`` in a row, repeats a label.
 
     Each class in turn goes to the updates with fewest records so far, ties at random. So updates
@@ -95,7 +101,7 @@ def deal_distinct(labels: Rows, size: int, rng: np.random.Generator) -> Rows:
     return np.array([record for one in dealt for record in rng.permutation(one)], dtype=np.int64)
 
 
-def _no_label_too_often(order: Rows, labels: Rows, most: int) -> Rows:
+def _no_label_too_often(order: RowNumbers, labels: RowNumbers, most: int) -> RowNumbers:
     """Return the first rows in ``order``, at most ``most`` of each label."""
     seen: dict[int, int] = {}
     kept = []

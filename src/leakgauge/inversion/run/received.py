@@ -19,8 +19,7 @@ from leakgauge.inversion.attack import (
     order_warnings,
     rate_assumed,
 )
-from leakgauge.inversion.labels.inference import Method as LabelMethod
-from leakgauge.inversion.labels.inference import infer_labels
+from leakgauge.inversion.labels.inference import LabelMethod, infer_labels
 from leakgauge.inversion.methods import Method
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, SearchProgress
 from leakgauge.inversion.run.kept import MOST_RECORDS

@@ -33,7 +33,7 @@ from leakgauge.inversion.search.settings import SearchSettings, fading
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
 from leakgauge.runs.checkpoint import Checkpoint
 
-Distance = Callable[[Tensor, Tensor, Tensor], Tensor]
+UpdateDistance = Callable[[Tensor, Tensor, Tensor], Tensor]
 """``(x [N, B, ...], y [N, B] or [N, B, classes], targets [N]) -> [N]``: how far the gradients of
 each row are from those of its target."""
 
@@ -149,7 +149,7 @@ def reconstruct(
 
 
 def search(
-    objective: Distance,
+    objective: UpdateDistance,
     settings: SearchSettings,
     start: Tensor,
     *,

@@ -33,7 +33,7 @@ ENTRIES = 16
 FLAT = 1e-6
 """Smallest singular value, relative to the largest, of a direction that can be seen."""
 
-Rows = list[list[int]]
+TokenRows = list[list[int]]
 Counts = Mapping[tuple[int, ...], int]
 
 
@@ -65,7 +65,9 @@ def complete(
     return _with_note(replace(found, residual=min(known) if known else None))
 
 
-def _best_batch(task: Task, grads: Grads, rows: Rows, allowed: float) -> tuple[float | None, Rows]:
+def _best_batch(
+    task: Task, grads: Grads, rows: TokenRows, allowed: float
+) -> tuple[float | None, TokenRows]:
     """Return the residual and the sequences, with last tokens, of a batch near the observed one.
 
     While its gradient differs, leave out or repeat the sequence that brings it nearest.
@@ -82,7 +84,7 @@ def _best_batch(task: Task, grads: Grads, rows: Rows, allowed: float) -> tuple[f
     return residual if math.isfinite(residual) else None, batch
 
 
-def _ended(task: Task, grads: Grads, rows: Rows) -> tuple[float, Rows]:
+def _ended(task: Task, grads: Grads, rows: TokenRows) -> tuple[float, TokenRows]:
     """Return the residual of a batch's gradient, or infinity, and the batch with last tokens.
 
     Copies of a sequence are assumed to have the same last token.

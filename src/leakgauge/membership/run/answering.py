@@ -43,7 +43,7 @@ from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 Part = tuple[str, str, str]
 """Defense, knowledge and the attack's name."""
 
-Job = Callable[[], Kept | str]
+AttackJob = Callable[[], Kept | str]
 
 TargetModels = Mapping[str, Sequence[TargetModel]]
 """Target models by defense; a federation has one for each attacked participant."""
@@ -137,11 +137,11 @@ def _jobs(
     attacks: Mapping[str, MembershipAttack],
     models: TargetModels,
     seed: int,
-) -> dict[str, Job]:
+) -> dict[str, AttackJob]:
     """Return the remaining attacks as jobs, which share the views of the records."""
     needs = [attacks[attack].needs for _, _, attack in left.values()]
     viewed = {name: [one.viewed(needs) for one in group] for name, group in models.items()}
-    jobs: dict[str, Job] = {}
+    jobs: dict[str, AttackJob] = {}
     for name, (defense, knowledge, attack) in left.items():
         learned_at = defense if knowledge == ADAPTIVE else none().name
         known = viewed.get(learned_at, viewed[defense])

@@ -22,7 +22,7 @@ from leakgauge.models.weights import load_weights
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class GivenModel:
     """A given model and its records.
 
     Attributes:
@@ -38,7 +38,7 @@ class Given:
     fingerprint: str
 
 
-def given_model(spec: MembershipSpec, source: Source) -> Given:
+def given_model(spec: MembershipSpec, source: Source) -> GivenModel:
     """Return the model and the records that a command names.
 
     Raises:
@@ -61,7 +61,7 @@ def given_model(spec: MembershipSpec, source: Source) -> Given:
     content = " ".join([*weights, fingerprint(data), str(len(members))])
     roles = RecordRoles([rows[0]], rows[1], [cut(split, spec)])
     found = hashlib.sha256(content.encode()).hexdigest()
-    return Given(snapshots, data.to(spec.device), roles, found)
+    return GivenModel(snapshots, data.to(spec.device), roles, found)
 
 
 def _together(members: Dataset, others: Dataset) -> Dataset:

@@ -9,7 +9,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.user_code import one_line
 from leakgauge.runs.work import Say
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 LOST = (
     "its worker was lost again and again (killed, or out of memory); what is finished is kept: "
@@ -91,11 +91,11 @@ class Clustered:
 
     def spread(
         self,
-        jobs: Sequence[Callable[[], Result]],
+        jobs: Sequence[Callable[[], Returned]],
         *,
-        given_up: Callable[[int], Result],
+        given_up: Callable[[int], Returned],
         say: Say,
-    ) -> Iterator[Result]:
+    ) -> Iterator[Returned]:
         """Run the jobs and yield what they return, in the order in which they end."""
         if not jobs:
             return
@@ -109,11 +109,11 @@ class Clustered:
 
 def spread_over(
     cluster: Cluster,
-    jobs: Sequence[Callable[[], Result]],
+    jobs: Sequence[Callable[[], Returned]],
     *,
-    given_up: Callable[[int], Result],
+    given_up: Callable[[int], Returned],
     say: Say,
-) -> Iterator[Result]:
+) -> Iterator[Returned]:
     """Run the jobs on a cluster and yield what they return, in the order in which they end.
 
     A job whose worker is lost is submitted again, and given up if that happens too often.
@@ -141,7 +141,7 @@ def spread_over(
             for ticket in ended:
                 number = submitted.pop(ticket)
                 try:
-                    result: Result = cluster.result(ticket)
+                    result: Returned = cluster.result(ticket)
                 except LostError:
                     if tries[number] < cluster.patience:
                         submit(number)

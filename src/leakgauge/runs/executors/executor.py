@@ -14,7 +14,7 @@ from leakgauge.core.memory import OPTION, VARIABLE, allowed
 from leakgauge.runs.executors.cluster import Cluster, Clustered
 from leakgauge.runs.work import Say
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 PROCESSES, DASK, RAY = "processes", "dask", "ray"
 EXECUTORS = (PROCESSES, DASK, RAY)
@@ -66,11 +66,11 @@ class Executor(Protocol):
 
     def spread(
         self,
-        jobs: Sequence[Callable[[], Result]],
+        jobs: Sequence[Callable[[], Returned]],
         *,
-        given_up: Callable[[int], Result],
+        given_up: Callable[[int], Returned],
         say: Say,
-    ) -> Iterator[Result]:
+    ) -> Iterator[Returned]:
         """Run the jobs and yield what they return, in the order in which they end.
 
         Args:

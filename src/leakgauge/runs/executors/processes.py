@@ -13,7 +13,7 @@ from leakgauge.core.checks import require
 from leakgauge.core.memory import allowed, bounded, fitting
 from leakgauge.runs.work import Say
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 WORTH_STARTING = 20.0
 """Seconds of work that starting processes (each imports torch anew) pays for."""
@@ -23,12 +23,12 @@ DIED = f"{TWICE}; what is finished is kept: repeat the command with --workers 1"
 
 
 def spread(
-    jobs: Sequence[Callable[[], Result]],
+    jobs: Sequence[Callable[[], Returned]],
     *,
     workers: int | None,
     memory: int = 0,
-    given_up: Callable[[int], Result] | None = None,
-) -> Iterator[Result]:
+    given_up: Callable[[int], Returned] | None = None,
+) -> Iterator[Returned]:
     """Run the jobs and yield what they return, in the order in which they end.
 
     If a process dies, the jobs that may have killed it run once more, each alone in a process.
@@ -84,18 +84,18 @@ class Processes:
 
     def spread(
         self,
-        jobs: Sequence[Callable[[], Result]],
+        jobs: Sequence[Callable[[], Returned]],
         *,
-        given_up: Callable[[int], Result],
+        given_up: Callable[[int], Returned],
         say: Say,
-    ) -> Iterator[Result]:
+    ) -> Iterator[Returned]:
         """Run the jobs and yield what they return, in the order in which they end."""
         return spread(jobs, workers=self.workers, given_up=given_up)
 
 
 def _in_processes(
-    jobs: Mapping[int, Callable[[], Result]], workers: int
-) -> Iterator[tuple[int, Result]]:
+    jobs: Mapping[int, Callable[[], Returned]], workers: int
+) -> Iterator[tuple[int, Returned]]:
     """Yield the number and the result of each job; all end with this process."""
     parallel = Parallel(n_jobs=workers, return_as="generator_unordered")  # with 1, here
     try:
@@ -109,8 +109,8 @@ def _in_processes(
 
 
 def _alone(
-    number: int, job: Callable[[], Result], given_up: Callable[[int], Result] | None
-) -> Result:
+    number: int, job: Callable[[], Returned], given_up: Callable[[int], Returned] | None
+) -> Returned:
     """Run a job while no other job runs."""
     try:
         ((_, result),) = _in_processes({number: job}, 2)  # with 1 it would run in this process
@@ -121,7 +121,7 @@ def _alone(
     return result
 
 
-def _undisturbed(number: int, job: Callable[[], Result], memory: int) -> tuple[int, Result]:
+def _undisturbed(number: int, job: Callable[[], Returned], memory: int) -> tuple[int, Returned]:
     """Ctrl-C reaches every process of the terminal; only the one that started the run answers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with bounded(str(memory)):

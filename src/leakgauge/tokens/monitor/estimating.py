@@ -16,7 +16,7 @@ from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.gradients.probing import one_line
 from leakgauge.tokens.monitor.background import Background, Done
 from leakgauge.tokens.monitor.buffers import Reservoir, Ring
-from leakgauge.tokens.monitor.job import FEWEST, CheckpointJob, Job, StreamJob
+from leakgauge.tokens.monitor.job import FEWEST, CheckpointJob, EstimateJob, StreamJob
 from leakgauge.tokens.monitor.settings import MonitorSettings
 from leakgauge.tokens.settings import CriticSettings
 from leakgauge.tokens.sketch import Sketch
@@ -117,7 +117,7 @@ class EstimateRunner:
         """Wait for running estimates, and end the process."""
         return self._background.finish(self._watch.wait_s)
 
-    def _job(self, step: int) -> Job:
+    def _job(self, step: int) -> EstimateJob:
         seed = derive(self._watch.seed, "job", step)
         if not self.gathers_records:
             count = len(self._kept_features)

@@ -116,7 +116,7 @@ class CheckpointJob:
         return figures(parts, self.settings, self.seed) | {"records": len(self.x)}
 
 
-Job = StreamJob | CheckpointJob
+EstimateJob = StreamJob | CheckpointJob
 
 
 def figures(parts: PairSplit, settings: CriticSettings, seed: int) -> dict[str, Any]:

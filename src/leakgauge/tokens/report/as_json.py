@@ -21,7 +21,7 @@ from leakgauge.tokens.metrics import (
     PLACEBO,
 )
 from leakgauge.tokens.report.levels import headline, level_of_peak
-from leakgauge.tokens.report.rows import Course, Curve, courses, schedule
+from leakgauge.tokens.report.rows import Course, InformationCurve, courses, schedule
 from leakgauge.tokens.report.wording import ranks_of_attack, trend, verdict
 from leakgauge.tokens.words import QUESTION
 
@@ -93,7 +93,7 @@ def _verdict(course: Course) -> Plain:
     }
 
 
-def _entry(course: Course, curve: Curve, step: int) -> Plain:
+def _entry(course: Course, curve: InformationCurve, step: int) -> Plain:
     return {
         "step": step,
         "accuracy": _of(course.model.get(step)),

@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.tokens.metrics import INFORMATION, MATCHED, MISMATCHED, PLACEBO
-from leakgauge.tokens.report.rows import Curve, Steps
+from leakgauge.tokens.report.rows import InformationCurve, Steps
 
 DASHED, DOTTED = (0, (5, 2)), (0, (1, 1.5))
 _DEEPEST = -3.0
@@ -17,7 +17,7 @@ _DEEPEST = -3.0
 
 
 def bound_chart(
-    curve: Curve,
+    curve: InformationCurve,
     model: Steps,
     cheap: Steps,
     steps: Sequence[int],
@@ -50,7 +50,7 @@ def bound_chart(
     return svg[0]
 
 
-def scores_chart(curve: Curve, steps: Sequence[int], *, name: str) -> Markup:
+def scores_chart(curve: InformationCurve, steps: Sequence[int], *, name: str) -> Markup:
     """Return the mean scores of matched and of mismatched pairs (appendix B of the paper).
 
     Args:

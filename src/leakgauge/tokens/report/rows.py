@@ -25,7 +25,7 @@ Steps = Mapping[int, Measurement]
 
 
 @dataclass(frozen=True)
-class Curve:
+class InformationCurve:
     """The figures of one critic over the training.
 
     Attributes:
@@ -77,7 +77,7 @@ class Course:
     """
 
     defense: str
-    curves: Sequence[Curve]
+    curves: Sequence[InformationCurve]
     model: Steps
     cheap: Steps
     cheap_placebo: Steps
@@ -96,7 +96,7 @@ class Course:
         return sorted({step for one in self.curves for step in one.steps} | set(self.model))
 
     @property
-    def leading(self) -> Curve | None:
+    def leading(self) -> InformationCurve | None:
         """Curve of the largest bound."""
         if self.peak is None:
             return next(iter(self.curves), None)
@@ -135,7 +135,9 @@ def _course(defense: str, measured: Sequence[Measurement]) -> Course:
     )
 
 
-def _curve(critic: str, figures: Mapping[str, Steps], measured: Sequence[Measurement]) -> Curve:
+def _curve(
+    critic: str, figures: Mapping[str, Steps], measured: Sequence[Measurement]
+) -> InformationCurve:
     token, _, estimator = critic.partition(", ")
     own = {
         name.partition(": ")[0]: steps
@@ -147,7 +149,7 @@ def _curve(critic: str, figures: Mapping[str, Steps], measured: Sequence[Measure
         for one in measured
         if one.metric in {f"{kind}: {critic}" for kind in (RANKS_BOUND, RANKS_GAP)}
     }
-    return Curve(token, estimator, own, ranks)
+    return InformationCurve(token, estimator, own, ranks)
 
 
 LEAST = 0.1
@@ -186,7 +188,7 @@ class Phase:
         return f"from {self.start}" if self.end is None else f"{self.start} to {self.end}"
 
 
-def schedule(curve: Curve | None, level: Level) -> list[Phase]:
+def schedule(curve: InformationCurve | None, level: Level) -> list[Phase]:
     """Return a multiplier of the noise for each phase, proportional to the bound at its start.
 
     Args:

@@ -9,7 +9,7 @@ from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.scores import smallest_detectable
 from leakgauge.tokens.metrics import INFORMATION, RANKS_BOUND, RANKS_GAP
-from leakgauge.tokens.report.rows import Course, Curve
+from leakgauge.tokens.report.rows import Course, InformationCurve
 from leakgauge.tokens.settings import BOUNDS
 
 FAR = 1e4
@@ -136,7 +136,7 @@ def trend(course: Course) -> str:
     )
 
 
-def limited_steps(curve: Curve) -> str:
+def limited_steps(curve: InformationCurve) -> str:
     """Return a sentence on checkpoints with an estimate limited by its sample; else empty."""
     found = [step for step in curve.steps if is_limited(curve.about(step))]
     if not found:
@@ -149,7 +149,7 @@ def limited_steps(curve: Curve) -> str:
     )
 
 
-def ignorant_steps(curve: Curve) -> str:
+def ignorant_steps(curve: InformationCurve) -> str:
     """Return a sentence on checkpoints with a constant best critic; else empty."""
     found = [step for step in curve.steps if is_ignorant(curve.about(step))]
     if not found:
@@ -160,7 +160,7 @@ def ignorant_steps(curve: Curve) -> str:
     )
 
 
-def ranks_of_attack(curve: Curve, course: Course) -> str:
+def ranks_of_attack(curve: InformationCurve, course: Course) -> str:
     """Return a sentence on the rank correlation of bound and gap with the attack."""
     named = ((RANKS_BOUND, "the bound"), (RANKS_GAP, "the critic gap"))
     known = [(curve.ranks[kind].estimate, what) for kind, what in named if kind in curve.ranks]

@@ -18,7 +18,7 @@ from leakgauge.tokens.run.training import ModelCheckpoint, trained
 from leakgauge.tokens.words import QUESTION
 
 JobResult = dict[str, Any]
-Job = Callable[[TokensPrepared, ModelCheckpoint], JobResult]
+CheckpointMeasure = Callable[[TokensPrepared, ModelCheckpoint], JobResult]
 
 
 def answer(
@@ -34,7 +34,7 @@ def answer(
     spec = prepared.spec
     begin(folder, prepared.run, progress, identity=elsewhere(prepared.run))
     course = [at for text in spec.defenses for at in trained(prepared, text, folder, progress)]
-    jobs: dict[str, Job] = {"figures": measured}
+    jobs: dict[str, CheckpointMeasure] = {"figures": measured}
     if spec.images and prepared.are_images:
         jobs["attack"] = attacked
     results = _results(prepared, course, jobs, folder, progress, workers)
@@ -53,7 +53,7 @@ def answer(
 def _results(
     prepared: TokensPrepared,
     course: Sequence[ModelCheckpoint],
-    jobs: Mapping[str, Job],
+    jobs: Mapping[str, CheckpointMeasure],
     folder: WorkFolder,
     progress: Progress,
     workers: int | None,
@@ -78,7 +78,7 @@ def _results(
     return [(at_of[name][0], dict(about)) for name, (_, about) in parts.items()]
 
 
-def _one(prepared: TokensPrepared, at: ModelCheckpoint, job: Job) -> Kept:
+def _one(prepared: TokensPrepared, at: ModelCheckpoint, job: CheckpointMeasure) -> Kept:
     return {}, job(prepared, at)
 
 

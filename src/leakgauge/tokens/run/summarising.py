@@ -74,7 +74,7 @@ BLOCKS = 8
 FEWEST_RANKED = 4
 """Smallest number of checkpoints for the interval of a rank correlation."""
 
-Curve = Mapping[int, CheckpointFigure]
+FigureByStep = Mapping[int, CheckpointFigure]
 """Figures by sub-epoch."""
 
 
@@ -103,7 +103,7 @@ def summarised(
 
 
 def _peak(
-    spec: TimelineSpec, cell: TokenCell, curves: Mapping[str, Curve]
+    spec: TimelineSpec, cell: TokenCell, curves: Mapping[str, FigureByStep]
 ) -> Iterator[Measurement]:
     """Yield the largest held-out bound, with an interval widened for the choice."""
     candidates = [one for one in spec.estimator if one in BOUNDS and one != PAPER]
@@ -148,7 +148,7 @@ def widened(estimate: Estimate, looks: int) -> Estimate:
 
 
 def _ranks(
-    spec: TimelineSpec, cell: TokenCell, curves: Mapping[str, Curve]
+    spec: TimelineSpec, cell: TokenCell, curves: Mapping[str, FigureByStep]
 ) -> Iterator[Measurement]:
     """Yield the rank correlations of bound and gap with the attack over checkpoints."""
     attack = curves.get(PSNR, {})

@@ -21,7 +21,7 @@ from leakgauge.tokens.run.streaming import Stream
 from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION, STREAM
 from leakgauge.training.catalog import own_rate, parse_optimizer
-from leakgauge.training.local import Mover, Step, plain_sgd, train
+from leakgauge.training.local import Mover, StepCallback, plain_sgd, train
 from leakgauge.training.state import tensors_of, working_copy
 
 
@@ -59,7 +59,7 @@ class DecayingOptimizer:
         if make is None:
             return plain_sgd(self._spec.lr * factor)
 
-        def over(leaves: Params) -> Step:
+        def over(leaves: Params) -> StepCallback:
             optimizer = make(list(leaves.values()))
             if self.state:
                 restore_optimizer(optimizer, self.state)
@@ -74,7 +74,7 @@ class DecayingOptimizer:
 def _watched(mover: Mover, observed: Stream, batches: Iterator[Tensor]) -> Mover:
     """Return the same mover, which first passes each step's gradient and batch to a stream."""
 
-    def watching(leaves: Params) -> Step:
+    def watching(leaves: Params) -> StepCallback:
         step = mover(leaves)
 
         def both(gradient: Params) -> None:
@@ -86,7 +86,7 @@ def _watched(mover: Mover, observed: Stream, batches: Iterator[Tensor]) -> Mover
     return watching
 
 
-def _stepping(optimizer: Optimizer, leaves: Params) -> Step:
+def _stepping(optimizer: Optimizer, leaves: Params) -> StepCallback:
     def step(gradient: Params) -> None:
         for name, leaf in leaves.items():
             leaf.grad = gradient[name]
