@@ -135,11 +135,7 @@ class Stack:
 
 
 def cross_weighted(
-    held_out: Sequence[HeldOut],
-    stack: Stack,
-    groups: Sequence[int] = (),
-    *,
-    parts: int = 3,
+    held_out: Sequence[HeldOut], stack: Stack, groups: Sequence[int] = (), *, parts: int = 3
 ) -> HeldOut:
     """Return weighted sums of held-out batches, with weights fitted on other batches.
 

@@ -87,10 +87,7 @@ def deal_blocks(
 
 
 def _deal(
-    codes: NDArray[np.int64],
-    users: NDArray[np.int64] | None,
-    blocks: int,
-    rng: np.random.Generator,
+    codes: NDArray[np.int64], users: NDArray[np.int64] | None, blocks: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Return the block of each record: units (records or users) dealt in turn, value by value."""
     units = np.arange(len(codes)) if users is None else np.unique(users, return_inverse=True)[1]

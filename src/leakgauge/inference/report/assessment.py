@@ -19,14 +19,7 @@ from leakgauge.inference.report.verdict import smallest_visible, verdict
 from leakgauge.report.grouping import Test
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import AUROC, FEATURES_ALONE, LABELS_ALONE
-from leakgauge.runs.assessment import (
-    Assessment,
-    Baseline,
-    Finding,
-    Promised,
-    Threat,
-    Worst,
-)
+from leakgauge.runs.assessment import Assessment, Baseline, Finding, Promised, Threat, Worst
 from leakgauge.runs.question import Answer
 
 NIST = {

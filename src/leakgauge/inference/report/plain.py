@@ -31,14 +31,7 @@ from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
 from leakgauge.report.wording import quoted
-from leakgauge.results.measurements import (
-    ACCUMULATED,
-    CHOSEN,
-    STACKED,
-    Measurement,
-    Run,
-    rounds_of,
-)
+from leakgauge.results.measurements import ACCUMULATED, CHOSEN, STACKED, Measurement, Run, rounds_of
 from leakgauge.results.metrics import OF_CLASSES
 from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.runs.question import Answer

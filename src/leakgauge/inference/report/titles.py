@@ -6,13 +6,7 @@ from leakgauge.inference.catalog import PANEL
 from leakgauge.inference.metrics import BASELINES, LEAKAGE
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.wording import label
-from leakgauge.results.measurements import (
-    ACCUMULATED,
-    CHOSEN,
-    HEADLINE,
-    STACKED,
-    Measurement,
-)
+from leakgauge.results.measurements import ACCUMULATED, CHOSEN, HEADLINE, STACKED, Measurement
 from leakgauge.results.metrics import OF_CLASSES, UTILITY
 from leakgauge.results.scores import AUROC, MOST_AT_RISK
 from leakgauge.runs.spec import NONE

@@ -8,11 +8,7 @@ from leakgauge.inference.report.games import cases, inferred, values
 from leakgauge.inference.report.titles import adversary_tests, called, covers_all_rounds, title
 from leakgauge.inference.words import FRESH
 from leakgauge.report.grouping import Test
-from leakgauge.report.levels import (
-    HEADLINES,
-    level_of,
-    strength_of,
-)
+from leakgauge.report.levels import HEADLINES, level_of, strength_of
 from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement, Run

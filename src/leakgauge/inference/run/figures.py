@@ -60,11 +60,7 @@ def baseline_figures(stage: GameStage, base: Measurement) -> Iterator[Measuremen
         rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
         estimates = scores.score(trials, majority=stage.majority, rng=rng)
         yield replace(
-            base,
-            metric=name,
-            round=stage.spec.rounds,
-            estimate=estimates[scores.AUROC],
-            chance=0.5,
+            base, metric=name, round=stage.spec.rounds, estimate=estimates[scores.AUROC], chance=0.5
         )
 
 

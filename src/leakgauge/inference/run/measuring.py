@@ -30,13 +30,7 @@ from leakgauge.inference.run.rounds import RoundResults
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.words import FRESH
 from leakgauge.results import scores
-from leakgauge.results.measurements import (
-    CHOSEN,
-    HEADLINE,
-    STACKED,
-    Estimate,
-    Measurement,
-)
+from leakgauge.results.measurements import CHOSEN, HEADLINE, STACKED, Estimate, Measurement
 
 
 def measure(
@@ -243,9 +237,7 @@ def _figures(
     return {
         one.when: list(
             scored(
-                stage,
-                one,
-                replace(base, round=one.when, details=one.details, seconds=one.seconds),
+                stage, one, replace(base, round=one.when, details=one.details, seconds=one.seconds)
             )
         )
         for one in (*member.rounds, *member.first, *member.sums[::-1])
@@ -294,9 +286,5 @@ def _most_at_risk(
 def _marked(one: Measurement, mark: str, member: _Member, reading: RunReading) -> Measurement:
     """Return a figure of the chosen reading as that of the adversary."""
     compared = ", ".join(f"{each.name} {each.auroc:.3f}" for each in member.preferred)
-    details = {
-        **one.details,
-        "reading": reading.name,
-        "AUROC on held-out shadow batches": compared,
-    }
+    details = {**one.details, "reading": reading.name, "AUROC on held-out shadow batches": compared}
     return replace(one, round=mark, details=details)
