@@ -113,5 +113,4 @@ def with_prior(
         log_prior: ``log P(a)`` ``[m]``.
     """
     joint = log_likelihood + log_prior
-    posterior: NDArray[np.float64] = joint - special.logsumexp(joint, axis=1, keepdims=True)
-    return posterior
+    return np.asarray(joint - special.logsumexp(joint, axis=1, keepdims=True))

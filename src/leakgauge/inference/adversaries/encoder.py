@@ -66,14 +66,11 @@ class Encoder(CandidateAttack):
     name: ClassVar[str] = "encoder"
 
     def __post_init__(self) -> None:
-        for count, what in (
-            (self.kernel, "pooling kernel"),
-            (1 if self.codes is None else self.codes, "number of units of a code"),
-            (self.hidden, "number of hidden units"),
-            (self.epochs, "number of epochs"),
-            (self.batches, "number of shadow batches"),
-        ):
-            require_count(count, what)
+        require_count(self.kernel, "pooling kernel")
+        require_count(1 if self.codes is None else self.codes, "number of units of a code")
+        require_count(self.hidden, "number of hidden units")
+        require_count(self.epochs, "number of epochs")
+        require_count(self.batches, "number of shadow batches")
 
     def fit(
         self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator
@@ -139,8 +136,7 @@ class FittedEncoder(CandidateAdversary):
         with torch.no_grad():
             features = self.view(grads).cpu().float()
             codes = self.encoder((features - self.mean) / self.scale)
-        found: Floats = codes.double().numpy()
-        return found
+        return np.asarray(codes.double().numpy())
 
 
 STEP = 1e-3

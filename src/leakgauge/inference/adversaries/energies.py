@@ -14,7 +14,8 @@ from torch import Tensor
 from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flat_leaf
-from leakgauge.inference.adversaries.logistic import FittedRegression, Regression
+from leakgauge.inference.adversaries.calibration import Calibrated, calibrate
+from leakgauge.inference.adversaries.logistic import Regression
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import View, within_deviations
 
@@ -108,7 +109,7 @@ class Energies:
 
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
-    ) -> FittedRegression:
+    ) -> Calibrated:
         """Calibrate on held-out shadow records, then fit on all."""
 
         def regress(part: Shadow) -> Regression:
@@ -121,4 +122,4 @@ class Energies:
             )
             return Regression(self.view, model.fit(features, secret))
 
-        return FittedRegression.calibrate(self, regress, shadow, log_prior)
+        return calibrate(self, regress, shadow, log_prior, folds=self.folds, batches=self.batches)

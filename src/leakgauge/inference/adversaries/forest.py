@@ -73,10 +73,8 @@ class Forest:
         """Function from gradients to features; that of a table if the records are not known yet."""
         return MaxPool(self.kernel or TABLE_KERNEL)
 
-    @property
-    def kept(self) -> MaxPool:
-        """Function from gradients to the features that are kept of every shadow batch."""
-        return self.view
+    kept = view
+    """Function from gradients to the features that are kept of every shadow batch."""
 
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
@@ -173,6 +171,8 @@ class PcaForest:
         components: maximum number of components, 50 in the paper.
         trees: number of trees, 50 in the paper.
         batches: number of bootstrapped shadow batches; the paper does not state it.
+        view: maps gradients to the coordinates that the axes are learned from.
+        kept: maps gradients to the features that are kept of every shadow batch.
 
     References:
         Li et al., CCS 2024, section 6.2 and Table 2.
@@ -182,21 +182,13 @@ class PcaForest:
     trees: int = 50
     batches: int = 2000
     name: ClassVar[str] = "pca-forest"
+    view: ClassVar[FlattenView] = FlattenView()
+    kept: ClassVar[FlattenView] = view
 
     def __post_init__(self) -> None:
         require_positive(self.components, "number of components")
         require_positive(self.trees, "number of trees")
         require_positive(self.batches, "number of shadow batches")
-
-    @property
-    def view(self) -> View:
-        """Function from gradients to the coordinates that the axes are learned from."""
-        return FlattenView()
-
-    @property
-    def kept(self) -> View:
-        """Function from gradients to the features that are kept of every shadow batch."""
-        return self.view
 
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator

@@ -139,8 +139,7 @@ def joint_posterior(
     scatter = Scatter(seen.gram, codes, shadow.values)
     ridge, way = divmod(best, len(scores[0]) // len(ridges))
     of_trials = _ways(attack, shadow, scatter, seen.trials, ridges[ridge : ridge + 1])[way]
-    held_out = HeldOut(slope * ways[best].log_odds, secret)
-    return with_prior(slope * of_trials, log_prior), held_out
+    return with_prior(slope * of_trials, log_prior), ways[best].scaled(slope)
 
 
 def _ways(

@@ -87,5 +87,4 @@ def log_differences(above: Floats, *, floor: float) -> Floats:
     """
     ends = np.pad(above, ((0, 0), (1, 1)), constant_values=((0, 0), (1, 0)))
     probability = np.maximum(ends[:, :-1] - ends[:, 1:], floor)
-    log_probability: Floats = np.log(probability / probability.sum(axis=1, keepdims=True))
-    return log_probability
+    return np.asarray(np.log(probability / probability.sum(axis=1, keepdims=True)))

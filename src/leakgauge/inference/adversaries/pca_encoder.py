@@ -10,7 +10,7 @@ from torch import nn
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.inference.adversaries.adversary import CandidateAttack
-from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
+from leakgauge.inference.adversaries.calibration import fit_slope
 from leakgauge.inference.adversaries.encoder import train
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.shadow_users import (
@@ -59,14 +59,11 @@ class PcaEncoder(CandidateAttack):
     name: ClassVar[str] = "pca-encoder"
 
     def __post_init__(self) -> None:
-        for count, what in (
-            (self.components, "components"),
-            (self.hidden, "hidden units"),
-            (self.codes, "units of a code"),
-            (self.epochs, "epochs"),
-            (self.batches, "shadow batches"),
-        ):
-            require_count(count, f"number of {what}")
+        require_count(self.components, "number of components")
+        require_count(self.hidden, "number of hidden units")
+        require_count(self.codes, "number of units of a code")
+        require_count(self.epochs, "number of epochs")
+        require_count(self.batches, "number of shadow batches")
         if self.temperature is not None:
             require_positive(self.temperature, "temperature")
         require(self.folds >= 2, f"number of folds is {self.folds}; expected 2 or more")
@@ -92,7 +89,7 @@ class PcaEncoder(CandidateAttack):
                 examples, trials, learn, candidates=len(log_prior), folds=self.folds
             )
             slope = fit_slope(held_out)
-            scaled = HeldOut(slope * held_out.log_odds, held_out.secret)
+            scaled = held_out.scaled(slope)
         return FittedLikeness(self, view, learn(examples), slope, log_prior, scaled)
 
     def _train(self, examples: UserExamples, generator: torch.Generator) -> "Codes":
@@ -123,12 +120,10 @@ class Codes:
 
     def __call__(self, seen: Floats, held: Floats) -> Floats:
         """Return negative distances ``[n, m]`` of codes, for ``[n, k]`` and ``[n, m, k]``."""
-        distance: Floats = np.linalg.norm(self.of(seen)[:, None] - self.of(held), axis=2)
-        return -distance
+        return -np.asarray(np.linalg.norm(self.of(seen)[:, None] - self.of(held), axis=2))
 
     def of(self, features: Floats) -> Floats:
         """Return codes ``[..., c]`` of reduced gradients ``[..., k]``."""
         with torch.no_grad():
             codes = self.encoder(torch.from_numpy((features - self.mean) / self.scale))
-        arrays: Floats = codes.numpy()
-        return arrays
+        return np.asarray(codes.numpy())

@@ -9,7 +9,7 @@ from scipy import linalg
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.inference.adversaries.adversary import CandidateAttack
-from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
+from leakgauge.inference.adversaries.calibration import fit_slope
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.shadow_users import (
     FittedLikeness,
@@ -72,15 +72,12 @@ class Plda(CandidateAttack):
         def learn(examples: UserExamples) -> SameUser:
             return SameUser.learn(examples, ridge=self.ridge, noise=noise)
 
+        trials = draw_user_trials(shadow, view)
         held_out = hold_out_users(
-            examples,
-            draw_user_trials(shadow, view),
-            learn,
-            candidates=len(log_prior),
-            folds=self.folds,
+            examples, trials, learn, candidates=len(log_prior), folds=self.folds
         )
         slope = fit_slope(held_out)
-        scaled = HeldOut(slope * held_out.log_odds, held_out.secret)
+        scaled = held_out.scaled(slope)
         return FittedLikeness(self, view, learn(examples), slope, log_prior, scaled)
 
 
@@ -137,13 +134,11 @@ class SameUser:
         gap = (seen - self.mean)[:, None] - (held - self.mean) @ self.pull.T
         flat = gap.reshape(-1, gap.shape[2])
         scaled = linalg.solve_triangular(self.root, flat.T, lower=True)
-        log_likelihood: Floats = -np.square(scaled).sum(axis=0).reshape(gap.shape[:2]) / 2
-        return log_likelihood
+        return np.asarray(-np.square(scaled).sum(axis=0).reshape(gap.shape[:2]) / 2)
 
 
 def _positive_part(matrix: Floats, metric: Floats) -> Floats:
     """Return a symmetric matrix without its directions of negative variance in ``metric``."""
     values, vectors = linalg.eigh(matrix, metric)  # vectors.T @ metric @ vectors is the identity
     back = metric @ vectors
-    positive: Floats = (back * np.maximum(values, 0)) @ back.T
-    return positive
+    return np.asarray((back * np.maximum(values, 0)) @ back.T)

@@ -62,8 +62,7 @@ class RecordGradients:
             (flat.T @ torch.from_numpy(alpha[rows]).to(flat)).double().cpu().numpy()
             for rows, flat in self._blocks(0)
         )
-        total: Floats = sum(parts, start=np.zeros(()))
-        return total
+        return sum(parts, start=np.zeros(()))
 
     def _blocks(
         self, start: int, held: tuple[slice, Tensor] | None = None

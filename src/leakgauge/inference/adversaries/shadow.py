@@ -183,6 +183,13 @@ class Shadow:
 
         Splitting bootstrapped batches instead would place a record on both sides.
         """
+        for rest, fold in self.fold_rows(count, rng=rng):
+            yield self.only(rest), self.only(fold)
+
+    def fold_rows(
+        self, count: int, *, rng: np.random.Generator
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield the rows of ``data`` in each pair of ``folds``."""
         codes = self.data.secrets[self.secret].cpu().numpy()
         fewest = fewest_units(self.data, self.secret, self.mixture.record_values)
         what = "records" if self.data.users is None else "users"
@@ -194,8 +201,7 @@ class Shadow:
         kind = StratifiedKFold if self.data.users is None else StratifiedGroupKFold
         users = None if self.data.users is None else self.data.users.cpu().numpy()
         splitter = kind(count, shuffle=True, random_state=int(rng.integers(2**31)))
-        for rest, fold in splitter.split(codes, codes, users):
-            yield self.only(rest), self.only(fold)
+        yield from splitter.split(codes, codes, users)
 
     def only(self, rows: NDArray[np.int64]) -> "Shadow":
         """Return this shadow with the records ``rows`` only."""

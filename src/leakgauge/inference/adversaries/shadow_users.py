@@ -98,8 +98,8 @@ def _gradients(shadow: Shadow, rows: Ints) -> Iterator[Grads]:
 
 def reduced_gradients(view: Callable[[Grads], Tensor], shadow: Shadow, rows: Ints) -> Floats:
     """Return the features ``[n, k]`` of batches ``rows [n, B]`` under ``view``."""
-    reduced: Floats = torch.cat([view(grads) for grads in _gradients(shadow, rows)]).cpu().numpy()
-    return reduced
+    reduced = torch.cat([view(grads) for grads in _gradients(shadow, rows)])
+    return reduced.cpu().numpy()
 
 
 Likeness = Callable[[Floats, Floats], Floats]

@@ -17,10 +17,10 @@ from leakgauge.inference.adversaries.adversary import Adversary, Attack, with_pr
 from leakgauge.inference.adversaries.calibration import HeldOut, hold_out, smoothed_truth
 from leakgauge.inference.adversaries.shadow import Shadow
 
+Floats = NDArray[np.float64]
 
-def accumulate(
-    log_posteriors: NDArray[np.float64], log_prior: NDArray[np.float64]
-) -> NDArray[np.float64]:
+
+def accumulate(log_posteriors: Floats, log_prior: Floats) -> Floats:
     """Combine the posteriors of the rounds, assuming independence given the secret.
 
     ``P(a | g_1 .. g_R)`` is proportional to ``P(a) prod_r P(a | g_r) / P(a)`` (Eq. 1 to 4). If
@@ -39,13 +39,7 @@ def accumulate(
     >>> np.exp(accumulate(np.concatenate([once, once]), uniform)).round(4)
     array([[0.9412, 0.0588]])
     """
-    log_ratios = log_posteriors - log_prior
-    joint = log_ratios.sum(axis=0) + log_prior
-    posterior: NDArray[np.float64] = joint - special.logsumexp(joint, axis=1, keepdims=True)
-    return posterior
-
-
-Floats = NDArray[np.float64]
+    return with_prior((log_posteriors - log_prior).sum(axis=0), log_prior)
 
 
 def held_out_scores(
@@ -130,8 +124,7 @@ class Stack:
         start = np.full(len(held_out), 1 / len(held_out))
         bounds = [(0.0, None)] * len(held_out)
         best = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
-        weights: Floats = best.x
-        return weights
+        return np.asarray(best.x)
 
 
 def cross_weighted(

@@ -8,7 +8,7 @@ paper's distributional inference) the secret is the range of the share of record
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -110,8 +110,7 @@ class BatchGame:
 
     def draw_trials(self, n: int, *, rng: np.random.Generator) -> Trials:
         """Return n trials: secrets drawn from the prior, and a batch for each."""
-        secret = rng.choice(self.values, size=n, p=self.prior)
-        return self._draw(secret, rng)
+        return self._draw(rng.choice(self.values, size=n, p=self.prior), rng)
 
     def redraw(self, trials: Trials, *, rng: np.random.Generator) -> Trials:
         """Return the same trials with new batches for the same secrets."""
@@ -122,28 +121,19 @@ class BatchGame:
         return trials.secret
 
     def shadow(
-        self,
-        task: Task,
-        params: Params,
-        data: Dataset,
-        *,
-        max_bytes: int,
-        noise_seed: int = 0,
-        held_out_seed: int = 0,
+        self, task: Task, params: Params, data: Dataset, *, max_bytes: int, **seeds: Any
     ) -> Shadow:
-        """Return the adversary's shadow, with the same dependence of batches on secrets."""
-        return Shadow(
-            task,
-            params,
-            data,
-            self.secret,
-            self.values,
-            self.batch_size,
-            max_bytes,
-            noise_seed=noise_seed,
-            mix=self.mix,
-            held_out_seed=held_out_seed,
-        )
+        """Return the adversary's shadow, with the same dependence of batches on secrets.
+
+        Args:
+            task: the model and its loss.
+            params: the parameters of a round.
+            data: the public records.
+            max_bytes: the largest size of the gradients in memory.
+            **seeds: ``noise_seed``, ``held_out_seed`` and ``draw_seed`` of ``Shadow``.
+        """
+        about = self.secret, self.values, self.batch_size, max_bytes
+        return Shadow(task, params, data, *about, mix=self.mix, **seeds)
 
     def _draw(
         self,

@@ -51,15 +51,15 @@ def shadow_of_round(stage: GameStage, number: int, params: Params) -> Shadow:
     """Return the public records at the parameters of a round, without a defense."""
     spec = stage.spec
     drawn = number if spec.batches == FRESH else 0  # 0: the same batches in every round
-    shadow = stage.game.shadow(
+    return stage.game.shadow(
         stage.task,
         params,
         stage.in_round(stage.public, "adversary", number),
         max_bytes=stage.max_bytes,
         noise_seed=derive(spec.seed, stage.name, "shadow noise", number),
         held_out_seed=derive(spec.seed, stage.game.name, "held out", drawn),
+        draw_seed=derive(spec.seed, stage.game.name, "shadow batches", number),
     )
-    return replace(shadow, draw_seed=derive(spec.seed, stage.game.name, "shadow batches", number))
 
 
 def _learned(stage: GameStage, number: int, params: Params) -> Defense:

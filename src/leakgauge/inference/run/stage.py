@@ -136,8 +136,7 @@ class GameStage:
     @property
     def log_prior(self) -> NDArray[np.float64]:
         """log P(a) ``[m]``."""
-        log_prior: NDArray[np.float64] = np.log(np.asarray(self.game.prior))
-        return log_prior
+        return np.asarray(np.log(self.game.prior))
 
     @property
     def name(self) -> str:
@@ -244,15 +243,11 @@ def make_stage(
 
 def with_candidates(stage: GameStage, trials: Trials) -> Trials:
     """Return the trials with the candidate batches of candidate attacks."""
-    if trials.candidates is not None or not any(map(compares_candidates, stage.attacks)):
+    compared = any(isinstance(attack, CandidateAttack) for attack in stage.attacks)
+    if trials.candidates is not None or not compared:
         return trials
     candidates = attribute_candidates(trials, stage.secret, stage.game.values)
     return replace(trials, candidates=candidates)
-
-
-def compares_candidates(attack: AnyAttack) -> bool:
-    """Return whether the attack compares candidate batches."""
-    return isinstance(attack, CandidateAttack)
 
 
 def _with_secret(ask: str, data: Dataset, spec: InferenceSpec) -> Dataset:
