@@ -38,7 +38,6 @@ from leakgauge.inference.report.views import (
     common_chance,
     defense_views,
     how_selected,
-    implied_views,
     selected,
     step_for,
     test_views,
@@ -76,7 +75,6 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
     lead = [view.verdict for view in ranked if view.leads and view.verdict is not None]
     tables = defense_tables(tests, measurements)
     promised = promises(run)
-    implied = implied_views(all_implied(run, tests))
     learned, baselines = utilities(measurements), baselines_of(measurements)
     secret, again = run.settings.get("secret", ""), question.name[-1:].isdigit()
     html = render(
@@ -111,7 +109,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "promises": promised,
             "epsilon_notes": epsilon_notes(promised),
             "channel_notes": channel_notes(promised),
-            "implied": implied,
+            "implied": all_implied(run, tests),
             "no_certificate": NO_CERTIFICATE,
             "rules": rules(run, tests),
             "known": threat_model.known(run, tests),

@@ -12,7 +12,6 @@ from leakgauge.inference.report import charts
 from leakgauge.inference.report.best_defense import answer, how_chosen
 from leakgauge.inference.report.charts import tradeoff
 from leakgauge.inference.report.defenses import CAUTION, DefenseTable
-from leakgauge.inference.report.promises import Implied, bits
 from leakgauge.inference.report.sentences import about_most_at_risk
 from leakgauge.inference.report.titles import (
     details_of,
@@ -25,7 +24,7 @@ from leakgauge.inference.report.verdict import InferenceVerdict, verdict
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import gauge
 from leakgauge.report.section import LEVELS, Chart
-from leakgauge.report.wording import label, number, short
+from leakgauge.report.wording import label, number
 from leakgauge.results.measurements import Measurement, rounds_of
 from leakgauge.results.scores import AUROC, SUCCESS
 from leakgauge.runs.question import Answer
@@ -101,16 +100,6 @@ class DefenseView:
     caution: str = CAUTION
 
 
-@dataclass(frozen=True)
-class ImpliedView:
-    """Values of the information that a test's success implies for the template."""
-
-    title: str
-    success: Measurement
-    nats: tuple[str, str, str]
-    bits: tuple[str, str, str]
-
-
 def test_views(
     answer: Answer, tests: Sequence[Test], shown: Sequence[Test], *, at: str
 ) -> list[TestView]:
@@ -157,19 +146,6 @@ def defense_views(tables: Sequence[DefenseTable], *, at: str) -> list[DefenseVie
             chosen=how_chosen(table),
         )
         for number_, table in enumerate(tables)
-    ]
-
-
-def implied_views(implied: Sequence[Implied]) -> list[ImpliedView]:
-    """Return the implied information of each test in nats and in bits."""
-    return [
-        ImpliedView(
-            title(one.test),
-            one.success,
-            (short(one.value), short(one.low), short(one.high)),
-            (short(bits(one.value)), short(bits(one.low)), short(bits(one.high))),
-        )
-        for one in implied
     ]
 
 
