@@ -51,14 +51,14 @@ def test_each_posterior_belongs_to_its_trial(monkeypatch) -> None:
 def test_neighbours_of_a_block_need_few_gradients(monkeypatch) -> None:
     """In their own order, each chunk of trials needs records of nearly all blocks."""
     made = 0
-    direct = batching.Job.direct
+    direct = batching.GradientJob.direct
 
     def counted(job, batches, count, batch):
         nonlocal made
         made += count * batch
         return direct(job, batches, count, batch)
 
-    monkeypatch.setattr(batching.Job, "direct", counted)
+    monkeypatch.setattr(batching.GradientJob, "direct", counted)
     generator = torch.Generator().manual_seed(0)
     block = torch.randint(20, (600,), generator=generator)
     inside = torch.stack([torch.randperm(20, generator=generator)[:16] for _ in block])

@@ -233,7 +233,7 @@ def test_a_table_with_a_numeric_label(table: Path, tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("--label", "pay"), "--bins pay=N, or learn the number itself with --loss mse"),
-        (("--label", "income", "--loss", "mse"), "label 'income' is no column of numbers"),
+        (("--label", "income", "--loss", "mse"), "label 'income' is not a column of numbers"),
         (("--label", "pay", "--loss", "mse", "--bins", "pay=3"), "leave one out"),
         (("--label", "pay", "--loss", "mse", "--ask", "guarantee"), "tries every class"),
         (("--label", "pay", "--loss", "mse", "--ask", "reconstruction"), "which no search infers"),
