@@ -61,12 +61,13 @@ def worst_by_ask(verdicts: Sequence[InferenceVerdict]) -> dict[str, InferenceVer
     worst: dict[str, InferenceVerdict] = {}
     for one in verdicts:
         game = one.test.game
-        if game not in worst or _urgency(one) > _urgency(worst[game]):
+        if game not in worst or urgency(one) > urgency(worst[game]):
             worst[game] = one
     return worst
 
 
-def _urgency(one: InferenceVerdict) -> tuple[int, float]:
+def urgency(one: InferenceVerdict) -> tuple[int, float]:
+    """Return the rank of a verdict, by level and AUROC; the most urgent one has the highest."""
     return LEVELS[one.level], one.auroc.value
 
 
