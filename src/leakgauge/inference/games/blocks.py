@@ -91,9 +91,8 @@ def _deal(
 ) -> NDArray[np.int64]:
     """Return the block of each record: units (records or users) dealt in turn, value by value."""
     units = np.arange(len(codes)) if users is None else np.unique(users, return_inverse=True)[1]
-    first = np.unique(units, return_index=True)[
-        1
-    ]  # a user is dealt by the value of the first record
+    # a user is dealt by the value of the first record
+    first = np.unique(units, return_index=True)[1]
     order = rng.permutation(len(first))
     order = order[np.argsort(codes[first][order], kind="stable")]
     dealt = np.empty(len(first), dtype=np.int64)

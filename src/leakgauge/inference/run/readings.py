@@ -108,9 +108,8 @@ def over_rounds(
     if weigh:
         each = held_out_of(rounds)
         held_out = HeldOut(np.sum([one.log_odds for one in each], axis=0), each[0].secret)
-    plain = RunReading(
-        ACCUMULATED, accumulate(posteriors, rules.log_prior), held_out, seconds=seconds
-    )
+    total = accumulate(posteriors, rules.log_prior)
+    plain = RunReading(ACCUMULATED, total, held_out, seconds=seconds)
     if not weigh:
         return [plain]
     text = "weights of the rounds: {}"

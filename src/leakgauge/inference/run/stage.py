@@ -221,9 +221,8 @@ def make_stage(
     generator = torch_stream(spec.seed, "defense", chosen.name)
     task = chosen.prepare(task, shape=tuple(data.x.shape[1:]), generator=generator)
     _try(task, data, spec.batch_of(ask), allow_loop=spec.allow_loop)
-    private, public, test = (
-        data.rows(rows.to(device)) for rows in (split.private, split.public, split.test)
-    )
+    parts = (split.private, split.public, split.test)
+    private, public, test = (data.rows(rows.to(device)) for rows in parts)
     values = int(data.secrets[spec.secret_of(ask)].max()) + 1
     game = _deal(ask, private, values, spec)
     trials = game.draw_trials(spec.trials_of(ask), rng=stream(spec.seed, ask, "trials"))
@@ -267,19 +266,18 @@ def _try(task: Task, data: Dataset, batch_size: int, *, allow_loop: bool) -> Non
     """Compute the gradient of one batch, to refuse an unsuitable model before training."""
     first = data.rows(torch.arange(min(len(data), batch_size), device=data.y.device))
     x = with_noise(task, first.x, generator=torch_stream(0, "try"))
-    if not allow_loop:
-        check_vectorisable(task, x, first.y)
-    else:
+    if allow_loop:
         batch_gradients(task, params_of(task.model), x[None], first.y[None])
+    else:
+        check_vectorisable(task, x, first.y)
 
 
 def _deal(ask: str, private: Dataset, values: int, spec: InferenceSpec) -> Game:
     rng = stream(spec.seed, ask, "blocks")
     batch_size, secret = spec.batch_of(ask), spec.secret_of(ask)
     if ask == UserInference.name:
-        return UserInference.deal(
-            private, batch_size=batch_size, candidates=spec.candidates, rng=rng
-        )
+        count = spec.candidates
+        return UserInference.deal(private, batch_size=batch_size, candidates=count, rng=rng)
     game = BATCH_GAMES[ask]
     proportion = game is ProportionInference
     mix = Ratio(spec.ratio_bins, spec.ratio_counts) if proportion else Pure(values)
