@@ -18,9 +18,7 @@ from leakgauge.core.rng import stream
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.shadow import Shadow
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from leakgauge.results.statistics import Floats, Ints
 
 Scorer = Callable[[Grads], Floats]
 """Maps n gradients, leaves ``[n, *p]``, to log-odds ``[n, m]`` up to a constant per row."""

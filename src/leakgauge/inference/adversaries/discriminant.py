@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leakgauge.core.checks import require_positive
 from leakgauge.defenses import Defense
@@ -18,8 +17,7 @@ from leakgauge.inference.adversaries.calibration import (
 )
 from leakgauge.inference.adversaries.linear import LinearScores, Solver
 from leakgauge.inference.adversaries.shadow import Shadow
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 RIDGES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)
 """Ridges tried by default, relative to the mean squared norm of a centred record gradient."""

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -21,8 +20,7 @@ from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.shadow_users import LEAST_EACH, reduced_gradients
 from leakgauge.inference.adversaries.views import OTHER_KERNEL, MaxPool
 from leakgauge.models import mlp
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 SPEECH_CODES, FACE_CODES = 50, 100
 """The paper's embedding dimensions, for CREMA-D and for CelebA."""

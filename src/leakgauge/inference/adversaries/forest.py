@@ -23,6 +23,7 @@ from leakgauge.inference.adversaries.views import (
     View,
     kernel_for,
 )
+from leakgauge.results.statistics import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,7 @@ class Forest:
     kept = view
     """Function from gradients to the features that are kept of every shadow batch."""
 
-    def fit(
-        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
-    ) -> "FittedForest":
+    def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> "FittedForest":
         """Fit on balanced bootstrapped batches at the parameters of this round (section 4.1)."""
         one = self.for_records(shadow.data.x)
         features, secret = shadow.observe(one.batches, view=one.view)
@@ -92,7 +91,7 @@ class FittedForest:
     settings: "Forest | PcaForest"
     view: View
     model: Any
-    log_prior: NDArray[np.float64]
+    log_prior: Floats
 
     @classmethod
     def grow(
@@ -100,8 +99,8 @@ class FittedForest:
         settings: "Forest | PcaForest",
         view: View,
         features: NDArray[np.float32],
-        secret: NDArray[np.int64],
-        log_prior: NDArray[np.float64],
+        secret: Ints,
+        log_prior: Floats,
         *,
         rng: np.random.Generator,
     ) -> "FittedForest":
@@ -114,7 +113,7 @@ class FittedForest:
         """The settings in one line."""
         return repr(self.settings)
 
-    def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
+    def log_posterior(self, seen: Grads) -> Floats:
         """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
         share = self.model.predict_proba(self.view(seen).cpu().numpy())
         return with_prior(smoothed_votes(share, self.settings.trees), self.log_prior)
@@ -190,9 +189,7 @@ class PcaForest:
         require_positive(self.trees, "number of trees")
         require_positive(self.batches, "number of shadow batches")
 
-    def fit(
-        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
-    ) -> FittedForest:
+    def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> FittedForest:
         """Learn axes and forest on the same balanced bootstrapped batches."""
         noisy = shadow.defense.adds_noise
         clean = replace(shadow, defense=shadow.defense.without_noise()) if noisy else shadow

@@ -5,16 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.record_gradients import RecordGradients, record_noise
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import FlattenView
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from leakgauge.results.statistics import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

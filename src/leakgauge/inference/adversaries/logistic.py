@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -21,6 +20,7 @@ from leakgauge.inference.adversaries.views import (
     View,
     within_deviations,
 )
+from leakgauge.results.statistics import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Regression:
     view: View
     model: Any
 
-    def __call__(self, seen: Grads) -> NDArray[np.float64]:
+    def __call__(self, seen: Grads) -> Floats:
         """Return log-odds ``[n, m]``, not calibrated."""
         features = self.view(seen).cpu().numpy().copy()  # a model may work in place
         return two_sided(self.model.decision_function(features))
@@ -67,9 +67,7 @@ class Logistic:
         require_positive(self.batches, "number of shadow batches")
         require_positive(self.folds - 1, "number of folds less one")
 
-    def fit(
-        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
-    ) -> Calibrated:
+    def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> Calibrated:
         """Calibrate on held-out shadow records, then fit on all."""
         fit = partial(self._regress, rng=rng)
         return calibrate(self, fit, shadow, log_prior, folds=self.folds, batches=self.batches)

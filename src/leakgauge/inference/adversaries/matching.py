@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.core.checks import require_count
@@ -25,9 +24,7 @@ from leakgauge.inference.adversaries.adversary import (
 )
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.games.trials import CandidateBatches, Trials
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from leakgauge.results.statistics import Floats, Ints
 
 ROUNDING = 1e-6
 """Relative difference below which two gradients are equal up to float32 rounding."""

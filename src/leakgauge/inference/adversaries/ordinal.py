@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import Adversary, Attack
 from leakgauge.inference.adversaries.shadow import Shadow
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 
 @dataclass(frozen=True)

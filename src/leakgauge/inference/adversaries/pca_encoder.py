@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from leakgauge.core.checks import require, require_count, require_positive
@@ -22,8 +21,7 @@ from leakgauge.inference.adversaries.shadow_users import (
     observe,
 )
 from leakgauge.models import mlp
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from leakgauge.core.checks import require, require_count, require_positive
@@ -19,8 +18,7 @@ from leakgauge.inference.adversaries.shadow_users import (
     hold_out_users,
     observe,
 )
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 
 @dataclass(frozen=True)

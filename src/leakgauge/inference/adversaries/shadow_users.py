@@ -11,7 +11,6 @@ from itertools import chain
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.core.checks import require
@@ -23,11 +22,8 @@ from leakgauge.inference.adversaries.forest import Projection
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import FlattenView
 from leakgauge.inference.games.users import records_of, split_in_half
+from leakgauge.results.statistics import Floats, Ints
 from leakgauge.training.observation import sent_gradients
-
-Floats = NDArray[np.float64]
-
-Ints = NDArray[np.int64]
 
 AXES_FROM = 512
 """Number of batches for the principal axes; their gradients are held at once."""

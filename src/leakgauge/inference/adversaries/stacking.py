@@ -9,15 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, special
 
 from leakgauge.core.checks import require, require_positive
 from leakgauge.inference.adversaries.adversary import Adversary, Attack, with_prior
 from leakgauge.inference.adversaries.calibration import HeldOut, hold_out, smoothed_truth
 from leakgauge.inference.adversaries.shadow import Shadow
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 
 def accumulate(log_posteriors: Floats, log_prior: Floats) -> Floats:

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, nearest, require, require_positive
@@ -21,6 +20,7 @@ from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.games.blocks import MAX_BLOCKS, deal_blocks, members_of
 from leakgauge.inference.games.mixing import Mix
 from leakgauge.inference.games.trials import Trials
+from leakgauge.results.statistics import Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class BatchGame:
     mix: Mix
     batch_size: int
     prior: tuple[float, ...]
-    block: NDArray[np.int64]
+    block: Ints
 
     name: ClassVar[str]
 
@@ -135,12 +135,7 @@ class BatchGame:
         about = self.secret, self.values, self.batch_size, max_bytes
         return Shadow(task, params, data, *about, mix=self.mix, **seeds)
 
-    def _draw(
-        self,
-        secret: NDArray[np.int64],
-        rng: np.random.Generator,
-        block: NDArray[np.int64] | None = None,
-    ) -> Trials:
+    def _draw(self, secret: Ints, rng: np.random.Generator, block: Ints | None = None) -> Trials:
         count = int(self.block.max()) + 1
         block = np.arange(len(secret)) % count if block is None else block
         codes = self.pool.secrets[self.secret].cpu().numpy()

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leakgauge.core.checks import require, require_choice, require_count
 from leakgauge.inference.words import COUNT_RULES, FLOOR
-
-Ints = NDArray[np.int64]
+from leakgauge.results.statistics import Ints
 
 
 class Mix(ABC):

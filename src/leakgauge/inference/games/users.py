@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.core.checks import require, require_count
@@ -36,8 +35,7 @@ from leakgauge.inference.games.blocks import (
 )
 from leakgauge.inference.games.games import BatchGame
 from leakgauge.inference.games.trials import CandidateBatches, Trials
-
-Ints = NDArray[np.int64]
+from leakgauge.results.statistics import Ints
 
 USER = "user"
 """Name of the adversary's secret: the shadow user."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -22,8 +21,7 @@ from leakgauge.inference.games.users import UserInference
 from leakgauge.inference.run.observing import shadow_of_round
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.results.scores import FEATURES_ALONE, LABELS_ALONE
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 Summary = Callable[[Dataset, Tensor], Floats]
 """Maps records and batches ``[n, B]`` to features of each batch ``[n, k]``."""

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
@@ -37,6 +36,7 @@ from leakgauge.inference.run.readings import RunReading
 from leakgauge.inference.run.stage import GameStage, with_candidates
 from leakgauge.inference.words import FRESH
 from leakgauge.results.measurements import ACCUMULATED
+from leakgauge.results.statistics import Floats
 
 BATCHES = 2000
 """Number of held-out shadow batches for an attack without ``batches``."""
@@ -53,7 +53,7 @@ class RoundResults:
         held_out: log-odds of held-out shadow batches, if any.
     """
 
-    log_posterior: Mapping[str, NDArray[np.float64]]
+    log_posterior: Mapping[str, Floats]
     details: Mapping[str, str]
     seconds: Mapping[str, float]
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)
@@ -110,13 +110,13 @@ def _posteriors(
     defense: Defense,
     fitted: Mapping[str, Adversary | CandidateAdversary],
     seconds: dict[str, float],
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, Floats]:
     spec, trials = stage.spec, stage.trials
     if spec.batches == FRESH:
         rng = stream(spec.seed, stage.game.name, "redraw", number)
         trials = stage.game.redraw(trials, rng=rng)
     trials = with_candidates(stage, trials)
-    found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in fitted}
+    found: dict[str, list[Floats]] = {name: [] for name in fitted}
     compared = any(isinstance(one, CandidateAdversary) for one in fitted.values())
     order, done = by_block(trials), 0
     for grads in sent_by_clients(stage, number, params, trials, defense, order=order):

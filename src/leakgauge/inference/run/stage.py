@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from leakgauge.core.checks import nearest, require, require_choice
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
@@ -39,6 +38,7 @@ from leakgauge.inference.games.games import one_against_rest
 from leakgauge.inference.games.users import users_of
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.inference.words import EMPIRICAL
+from leakgauge.results.statistics import Floats
 from leakgauge.runs.spec import check_bounds
 
 BYTES_PER_PARAMETER = 300
@@ -134,7 +134,7 @@ class GameStage:
         return self.spec.batch_of(self.game.name)
 
     @property
-    def log_prior(self) -> NDArray[np.float64]:
+    def log_prior(self) -> Floats:
         """log P(a) ``[m]``."""
         return np.asarray(np.log(self.game.prior))
 
