@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import InputError, nearest, require, require_positive
+from leakgauge.core.checks import InputError, require, require_known, require_positive
 from leakgauge.core.types import Dataset, Params, Schema, Task
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.games.blocks import MAX_BLOCKS, deal_blocks, members_of
@@ -272,9 +272,6 @@ def code_of(codes: Tensor, secret: str, names: Sequence[str], value: str | None)
         "--secret",
     )
     if value is not None:
-        require(
-            value in named,
-            f"--ratio-of is {value!r}, not a value of {secret!r}{nearest(value, named)}",
-        )
+        require_known(value, named, f"--ratio-of is {value!r}, not a value of {secret!r}")
         return named.index(value)
     return 1 if len(counts) == 2 else int(counts.argmax())

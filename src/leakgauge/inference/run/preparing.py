@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, nearest, require, require_choice
 from leakgauge.core.types import Dataset
 from leakgauge.data import Source, Split
 from leakgauge.data.roles import resolve_roles
@@ -20,13 +20,7 @@ from leakgauge.inference.catalog import (
     panel_of,
     parse_adversary,
 )
-from leakgauge.inference.checking import (
-    GameAttacks,
-    adversary_names,
-    attacks_for,
-    defenses_of,
-    without_panel,
-)
+from leakgauge.inference.checking import GameAttacks, adversary_names, attacks_for, defenses_of
 from leakgauge.inference.games.games import code_of
 from leakgauge.inference.games.users import check_users
 from leakgauge.inference.run.description import describe
@@ -153,7 +147,9 @@ def _able(
     if fewest >= HELD_OUT:
         return attacks, ()
     what = "records" if public.users is None else "users"
-    alone = without_panel(attacks)
+    # the first adversary of the panel is that of the paper
+    others = (one for one in attacks.attacks if one.name not in attacks.panel[1:])
+    alone = GameAttacks(tuple(others))
     note = (
         f"a value of {secret!r} has {fewest} shadow {what}; a panel needs {HELD_OUT} to hold some "
         f"out, so {alone.attacks[0].name} runs alone; raise --shadow, or bring more {what}"
@@ -187,7 +183,7 @@ def _of_task(spec: InferenceSpec, data: Dataset) -> InferenceSpec:
     require(len(known) > 0, "the Dataset of --task has no secrets; fill Dataset.secrets")
     require(len(known) == 1 or spec.secret is not None, f"--secret is missing{nearest('', known)}")
     secret = known[0] if spec.secret is None else spec.secret
-    require(secret in known, f"--secret is {secret!r}{nearest(secret, known)}")
+    require_choice(secret, "--secret", known)
     return replace(spec, secret=secret)
 
 

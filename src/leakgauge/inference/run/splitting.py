@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import nearest, require
+from leakgauge.core.checks import require, require_known
 from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
 from leakgauge.data.split import split_users
@@ -32,10 +32,7 @@ def split_of(records: Records, spec: InferenceSpec) -> Split:
     """
     if set(spec.ask) != {USER}:
         secret = spec.secret_column
-        require(
-            secret in records.secrets,
-            f"no secret {secret!r} in the data{nearest(secret, records.secrets)}",
-        )
+        require_known(secret, records.secrets, f"no secret {secret!r} in the data")
     rng, label = stream(spec.seed, "split"), _classes(records)
     if USER in spec.ask:
         split = split_users(

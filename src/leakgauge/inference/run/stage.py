@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from leakgauge.core.checks import nearest, require, require_choice
+from leakgauge.core.checks import require, require_choice, require_known
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Params, Task
@@ -254,9 +254,7 @@ def _with_secret(ask: str, data: Dataset, spec: InferenceSpec) -> Dataset:
     secret = spec.secret_of(ask)
     if ask == UserInference.name:
         return replace(data, secrets={**data.secrets, secret: users_of(data.users)})
-    require(
-        secret in data.secrets, f"no secret {secret!r} in the data{nearest(secret, data.secrets)}"
-    )
+    require_known(secret, data.secrets, f"no secret {secret!r} in the data")
     if ask == ProportionInference.name:
         return one_against_rest(data, secret, spec.ratio_of)
     return data
