@@ -9,15 +9,13 @@ from torch import nn
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.inference.adversaries.adversary import CandidateAttack
-from leakgauge.inference.adversaries.calibration import fit_slope
 from leakgauge.inference.adversaries.encoder import train
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.shadow_users import (
     FittedLikeness,
     UserExamples,
+    calibrated,
     check_users,
-    draw_user_trials,
-    hold_out_users,
     observe,
 )
 from leakgauge.models import mlp
@@ -80,15 +78,9 @@ class PcaEncoder(CandidateAttack):
         def learn(examples: UserExamples) -> Codes:
             return self._train(examples, torch.Generator().manual_seed(seed))
 
-        slope, scaled = 1 / (self.temperature or 1.0), None
         if self.temperature is None:
-            trials = draw_user_trials(shadow, view)
-            held_out = hold_out_users(
-                examples, trials, learn, candidates=len(log_prior), folds=self.folds
-            )
-            slope = fit_slope(held_out)
-            scaled = held_out.scaled(slope)
-        return FittedLikeness(self, view, learn(examples), slope, log_prior, scaled)
+            return calibrated(self, shadow, view, examples, learn, log_prior, folds=self.folds)
+        return FittedLikeness(self, view, learn(examples), 1 / self.temperature, log_prior)
 
     def _train(self, examples: UserExamples, generator: torch.Generator) -> "Codes":
         users, user = np.unique(examples.user, return_inverse=True)

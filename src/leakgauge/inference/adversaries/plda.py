@@ -1,6 +1,7 @@
 """A Gaussian model of whether two gradients come from one user, learned from shadow users."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -8,14 +9,12 @@ from scipy import linalg
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.inference.adversaries.adversary import CandidateAttack
-from leakgauge.inference.adversaries.calibration import fit_slope
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.shadow_users import (
     FittedLikeness,
     UserExamples,
+    calibrated,
     check_users,
-    draw_user_trials,
-    hold_out_users,
     observe,
 )
 from leakgauge.results.statistics import Floats
@@ -64,19 +63,9 @@ class Plda(CandidateAttack):
     def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> FittedLikeness:
         """Calibrate on held-out shadow users, then learn from all."""
         self.check(shadow, len(log_prior))
-        noise = shadow.defense.noise_std
         view, examples = observe(shadow, batches=self.batches, components=self.components, rng=rng)
-
-        def learn(examples: UserExamples) -> SameUser:
-            return SameUser.learn(examples, ridge=self.ridge, noise=noise)
-
-        trials = draw_user_trials(shadow, view)
-        held_out = hold_out_users(
-            examples, trials, learn, candidates=len(log_prior), folds=self.folds
-        )
-        slope = fit_slope(held_out)
-        scaled = held_out.scaled(slope)
-        return FittedLikeness(self, view, learn(examples), slope, log_prior, scaled)
+        learn = partial(SameUser.learn, ridge=self.ridge, noise=shadow.defense.noise_std)
+        return calibrated(self, shadow, view, examples, learn, log_prior, folds=self.folds)
 
 
 @dataclass(frozen=True, eq=False)

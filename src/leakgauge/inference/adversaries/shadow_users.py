@@ -17,7 +17,7 @@ from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import CandidateAdversary, Candidates, with_prior
-from leakgauge.inference.adversaries.calibration import HeldOut
+from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
 from leakgauge.inference.adversaries.forest import Projection
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import FlattenView
@@ -134,6 +134,23 @@ class FittedLikeness(CandidateAdversary):
         observed, held = (self.view(grads).cpu().numpy() for grads in (seen, candidates.grads))
         scores = self.likeness(observed, held[candidates.index.cpu().numpy()])
         return with_prior(self.slope * scores, self.log_prior)
+
+
+def calibrated(
+    settings: object,
+    shadow: Shadow,
+    view: Projection,
+    examples: UserExamples,
+    learn: Callable[[UserExamples], Likeness],
+    log_prior: Floats,
+    *,
+    folds: int,
+) -> FittedLikeness:
+    """Fit the slope on held-out shadow users, then learn from all."""
+    trials = draw_user_trials(shadow, view)
+    held_out = hold_out_users(examples, trials, learn, candidates=len(log_prior), folds=folds)
+    slope, likeness = fit_slope(held_out), learn(examples)
+    return FittedLikeness(settings, view, likeness, slope, log_prior, held_out.scaled(slope))
 
 
 CALIBRATION_BATCHES = 600
