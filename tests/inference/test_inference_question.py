@@ -153,7 +153,10 @@ def test_a_task_without_secrets_says_what_would_allow_it() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"ask": ("user",), "batch_size": 64}, "of whom 0 have 128 records or more, leave no pri"),
+        (
+            {"ask": ("user",), "batch_size": 64},
+            r"\(0 of them with 128 records or more\) leave",
+        ),
         ({"secret": "plan", "ask": ("proportion",)}, "no column"),
         ({"ask": ("proportion",), "ratio_of": "maybe"}, "--ratio-of is 'maybe', not a value of"),
         ({"shadow": 4}, "shadow is 4"),

@@ -25,8 +25,8 @@ from leakgauge.inference.run.rounds import defense_of_round, sent_by_clients, sh
 from leakgauge.inference.words import FRESH
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.results.scores import AUROC
-from leakgauge.runs.question import Silent
 from leakgauge.runs.parts import run_stages
+from leakgauge.runs.question import Silent
 from leakgauge.runs.work import WorkFolder
 from support.defenses import clip, dpsgd
 from support.figures import auroc

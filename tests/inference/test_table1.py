@@ -39,5 +39,5 @@ def test_a_missing_value_is_unknown_and_another_one_refused(table1: ModuleType) 
     frame = pd.DataFrame({"y": [0, 0, 1, 1], "s": ["f", "m", None, None]})
     row = table1.Row("d", "y", ("0", "1"), "s", ("m", "f", "unknown"), 0.0)
     assert table1.correlation(row, frame) == pytest.approx(1.5 / (1 * 2.75) ** 0.5)
-    with pytest.raises(InputError, match="'s' has values beside m, f: unknown"):
+    with pytest.raises(InputError, match="'s' has values other than m, f: unknown"):
         table1.correlation(table1.Row("d", "y", ("0", "1"), "s", ("m", "f"), 0.0), frame)
