@@ -74,14 +74,13 @@ TWICE = {
 
 def class_names(source: Path) -> list[str]:
     """Return the names of classes, and those of type aliases that differ from each other."""
-    classes, aliases = [], set()
+    classes, aliases = [], set[str]()
     for path in source.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         classes += [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-        for node in tree.body:
-            if isinstance(node, ast.Assign) and isinstance(name := node.targets[0], ast.Name):
-                if re.fullmatch(r"[A-Z]+[a-z]\w*", name.id):
-                    aliases.add(name.id)
+        targets = [node.targets[0] for node in tree.body if isinstance(node, ast.Assign)]
+        names = [one.id for one in targets if isinstance(one, ast.Name)]
+        aliases |= {name for name in names if re.fullmatch(r"[A-Z]+[a-z]\w*", name)}
     return [*classes, *aliases]
 
 

@@ -155,7 +155,7 @@ def test_a_task_without_secrets_says_what_would_allow_it() -> None:
     [
         (
             {"ask": ("user",), "batch_size": 64},
-            "(0 of them with 128 records or more) leave no",
+            r"\(0 of them with 128 records or more\) leave",
         ),
         ({"secret": "plan", "ask": ("proportion",)}, "no column"),
         ({"ask": ("proportion",), "ratio_of": "maybe"}, "--ratio-of is 'maybe', not a value of"),

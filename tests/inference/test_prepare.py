@@ -400,7 +400,7 @@ def test_pictures_are_played_with_a_cnn_and_other_columns_are_no_features() -> N
     ],
 )
 def test_a_column_that_is_not_in_the_table_of_pictures_is_refused(roles: Roles) -> None:
-    with pytest.raises(InputError, match=r"the images have no column '\w+'; (did|known)") as told:
+    with pytest.raises(InputError, match=r"the images have no column '.*'; (did|known)") as told:
         make_picture_table(pictures(20)[0], roles)
     assert "leakgauge" not in str(told.value)
 
@@ -458,6 +458,6 @@ def test_roles_that_nobody_names_are_refused() -> None:
         resolve_roles(None, secret="sex")
     with pytest.raises(InputError, match=r"name the column to protect; known: 'label', 'sex'$"):
         resolve_roles(None, label="label", columns=("label", "sex"))
-    with pytest.raises(InputError, match=r"nobody should learn$"):
+    with pytest.raises(InputError, match=r"name the column to protect$"):
         resolve_roles(None, label="label")
     assert resolve_roles(None, label="label", secret_needed=False).secrets == ()

@@ -253,7 +253,7 @@ def test_split_refusals() -> None:
         split_users(users, shares=(0.5, 0.4, 0.2), rng=stream(0, "split"))
     with pytest.raises(InputError, match="1 users leave no private one"):
         split_users(torch.zeros(3, dtype=torch.int64), rng=stream(0, "split"))
-    with pytest.raises(InputError, match=r"10 users \(0 of them with 3 records or more\) leave"):
+    with pytest.raises(InputError, match=r"10 users \(0 of them with 3 records .* leave no pr"):
         split_users(users, least=3, rng=stream(0, "split"))
     label[:1] = 1
     with pytest.raises(InputError, match="label value 'rare' has 1 records"):

@@ -76,9 +76,5 @@ else:
     }
     __getattr__, __dir__, __all__ = attach(
         __name__,
-        {
-            name: f"{__name__}.{module}"
-            for module, names in _PLACES.items()
-            for name in names.split()
-        },
+        {one: f"{__name__}.{module}" for module, names in _PLACES.items() for one in names.split()},
     )

@@ -61,12 +61,6 @@ def attacks_for(spec: InferenceSpec, ask: str, defense: Defense | None = None) -
     return GameAttacks(able, panel if PANEL in adversary_names(spec) and len(panel) > 1 else ())
 
 
-def without_panel(attacks: GameAttacks) -> GameAttacks:
-    """Return the first adversary of the panel, that of the paper, and those named in addition."""
-    others = attacks.panel[1:]
-    return GameAttacks(tuple(one for one in attacks.attacks if one.name not in others))
-
-
 def adversary_names(spec: InferenceSpec) -> tuple[str, ...]:
     """Return the adversaries as users type them, or the panel."""
     return spec.adversary or (PANEL,)
@@ -98,7 +92,7 @@ def check(spec: InferenceSpec) -> None:
         spec.by_user or USER not in spec.ask,
         "by_user is false, but user inference splits whole users; leave it out",
     )
-    check_adversaries(spec)
+    _check_adversaries(spec)
     for ask in spec.ask:
         defenses_of(spec, ask)
     parse_optimizer(spec.optimizer, lr=spec.lr)
@@ -108,12 +102,8 @@ def check(spec: InferenceSpec) -> None:
     )
 
 
-def check_adversaries(spec: InferenceSpec) -> None:
-    """Refuse adversaries that are unknown, repeated, or support none of the games.
-
-    Raises:
-        InputError: an adversary is refused, or a game is left without one.
-    """
+def _check_adversaries(spec: InferenceSpec) -> None:
+    """Refuse adversaries that are unknown, repeated, or support none of the games."""
     names = spec.adversary
     require(len(set(names)) == len(names), f"--adversary repeats a name: {', '.join(names)}")
     able = {attack.name for ask in spec.ask for attack in attacks_for(spec, ask).attacks}

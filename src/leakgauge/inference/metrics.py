@@ -37,7 +37,8 @@ gradients, the others belong to an adversary. The chance levels of the TPR and t
 depend on the number of trials and on the priors of the secret.
 """
 
-BASELINES = (LABELS_ALONE, FEATURES_ALONE)
+BASELINES = {LABELS_ALONE: "labels alone", FEATURES_ALONE: "feature means alone"}
+"""Baselines by metric, in a few words."""
 
 LEAKAGE = {name: metric.label for name, metric in METRICS.items() if not metric.of_model}
 """Labels of the metrics of an adversary, by name."""

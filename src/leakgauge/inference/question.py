@@ -10,8 +10,5 @@ QUESTION: Question = Room(
     asks=ASKS,
     Spec=InferenceSpec,
     home="leakgauge.inference",
-    places={
-        "to_json": "report.plain:to_json",
-        "charts": "report.grid:charts",
-    },
+    places={"to_json": "report.plain:to_json", "charts": "report.grid:charts"},
 )

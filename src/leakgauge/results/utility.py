@@ -15,7 +15,7 @@ from leakgauge.results.measurements import Estimate
 from leakgauge.results.roc import auroc
 from leakgauge.results.statistics import SHARE, Bools, Floats, Ints
 
-Statistic = Callable[[Floats], Floats]
+ScalarOf = Callable[[Floats], Floats]
 """Maps sums over records ``[b, s, k]`` to a figure ``[b]``."""
 
 ROUNDING = 1e-12
@@ -123,7 +123,7 @@ def _f1(sums: Floats) -> Floats:
 
 
 def _estimate(
-    parts: Floats, statistic: Statistic, block: Ints, rng: Generator, replicates: int
+    parts: Floats, statistic: ScalarOf, block: Ints, rng: Generator, replicates: int
 ) -> Estimate:
     """Return a figure of records ``[n, s, k]`` with an interval that resamples blocks."""
     names, index = np.unique(block, return_inverse=True)

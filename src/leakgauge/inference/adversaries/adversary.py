@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 from torch import Tensor
 
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.results.statistics import Floats
 
 
 class Adversary(Protocol):
     """A fitted attack; immutable."""
 
-    def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
+    def log_posterior(self, seen: Grads) -> Floats:
         """Return log P(a | g) ``[n, m]`` (natural) for n gradients, each value ``[n, *p]``."""
         ...
 
@@ -41,9 +41,7 @@ class Attack(Protocol):
         """The name on the command line."""
         ...
 
-    def fit(
-        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
-    ) -> Adversary:
+    def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> Adversary:
         """Return an adversary, learned from the shadow only; ``log_prior`` ``[m]`` is log P(a)."""
         ...
 
@@ -68,7 +66,7 @@ class CandidateAdversary(ABC):
     """A fitted ``CandidateAttack``; immutable."""
 
     @abstractmethod
-    def log_posterior(self, seen: Grads, candidates: Candidates) -> NDArray[np.float64]:
+    def log_posterior(self, seen: Grads, candidates: Candidates) -> Floats:
         """Return log P(a | g) ``[n, m]`` (natural) for n gradients, each value ``[n, *p]``."""
 
     @property
@@ -91,7 +89,7 @@ class CandidateAttack(ABC):
 
     @abstractmethod
     def fit(
-        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
+        self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator
     ) -> CandidateAdversary:
         """Return an adversary, learned from the shadow only; ``log_prior`` ``[m]`` is log P(a)."""
 
@@ -100,9 +98,7 @@ AnyAttack = Attack | CandidateAttack
 """An attack of any game."""
 
 
-def with_prior(
-    log_likelihood: NDArray[np.float64], log_prior: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def with_prior(log_likelihood: Floats, log_prior: Floats) -> Floats:
     """Return ``log P(a | g)`` by Bayes' rule, from ``log P(g | a)`` up to a constant per row.
 
     The adversaries are fitted on balanced shadow batches, so their probabilities are proportional
@@ -113,5 +109,4 @@ def with_prior(
         log_prior: ``log P(a)`` ``[m]``.
     """
     joint = log_likelihood + log_prior
-    posterior: NDArray[np.float64] = joint - special.logsumexp(joint, axis=1, keepdims=True)
-    return posterior
+    return np.asarray(joint - special.logsumexp(joint, axis=1, keepdims=True))

@@ -8,27 +8,23 @@ the rounds.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import optimize, special
 
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Grads
+from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.results.statistics import Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-Scorer = Callable[[Grads], Floats]
+ScoreFunction = Callable[[Grads], Floats]
 """Maps n gradients, leaves ``[n, *p]``, to log-odds ``[n, m]`` up to a constant per row."""
 
 BEYOND = 1000.0
 """Mean log-odds, in nats, that no calibrated adversary reaches."""
-
-_ROW = "leakgauge: row"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +43,33 @@ class HeldOut:
         """Return these log-odds by secret, comparable with other batches of the same secrets."""
         order = np.argsort(self.secret, kind="stable")
         return HeldOut(self.log_odds[order], self.secret[order])
+
+    def scaled(self, slope: float) -> "HeldOut":
+        """Return these log-odds times ``slope``."""
+        return HeldOut(slope * self.log_odds, self.secret)
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """A fitted attack with log-odds that one slope calibrates.
+
+    Attributes:
+        details: the settings and the fitted values in one line.
+        score: returns the log-odds before the slope.
+        slope: factor of the log-odds.
+        log_prior: ``[m]``.
+        held_out: scaled log-odds of held-out shadow batches.
+    """
+
+    details: str
+    score: ScoreFunction
+    slope: float
+    log_prior: Floats
+    held_out: HeldOut
+
+    def log_posterior(self, seen: Grads) -> Floats:
+        """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        return with_prior(self.slope * self.score(seen), self.log_prior)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +93,13 @@ def held_out_folds(shadow: Shadow, *, folds: int, batches: int) -> Iterator[Held
     They depend on the shadow records and ``shadow.held_out_seed`` alone, not on the attack.
     """
     rng = stream(shadow.held_out_seed, "folds")
-    for rest, fold in _folds(shadow, folds, rng):
+    for rest, fold in shadow.fold_rows(folds, rng=rng):
         rows, secret = shadow.only(fold).draw(batches // folds, rng=rng)
         yield HeldOutFold(rest, fold[rows], secret)
 
 
 def hold_out(
-    shadow: Shadow, fit: Callable[[Shadow], Scorer], *, folds: int, batches: int
+    shadow: Shadow, fit: Callable[[Shadow], ScoreFunction], *, folds: int, batches: int
 ) -> HeldOut:
     """Fit on the rest of each fold, and score the batches of the fold."""
     scores, truth = [], []
@@ -85,6 +108,22 @@ def hold_out(
         scores += [score(grads) for grads in shadow.held_out_gradients(part.batches)]
         truth.append(part.secret)
     return HeldOut(np.concatenate(scores), np.concatenate(truth))
+
+
+def calibrate(
+    settings: object,
+    fit: Callable[[Shadow], ScoreFunction],
+    shadow: Shadow,
+    log_prior: Floats,
+    *,
+    folds: int,
+    batches: int,
+) -> Calibrated:
+    """Fit one slope on held-out shadow records, then the attack ``settings`` on all."""
+    held_out = hold_out(shadow, fit, folds=folds, batches=batches)
+    slope = fit_slope(held_out)
+    details = f"{settings!r}, slope {slope:.3f}"
+    return Calibrated(details, fit(shadow), slope, log_prior, held_out.scaled(slope))
 
 
 def log_loss(held_out: HeldOut, slope: float = 1.0) -> float:
@@ -167,14 +206,4 @@ def smoothed_votes(share: Floats, trees: int) -> Floats:
     >>> np.exp(smoothed_votes(np.array([[1.0, 0.0]]), 50)).round(4).tolist()
     [[0.9902, 0.0098]]
     """
-    log_share: Floats = np.log((trees * share + 0.5) / (trees + 0.5 * share.shape[1]))
-    return log_share
-
-
-def _folds(shadow: Shadow, count: int, rng: np.random.Generator) -> Iterator[tuple[Ints, Ints]]:
-    """Yield the rows of the rest and of the fold that ``shadow.folds`` splits."""
-    data = shadow.data
-    row = torch.arange(len(data), device=data.y.device)
-    marked = replace(shadow, data=replace(data, secrets={**data.secrets, _ROW: row}))
-    for rest, fold in marked.folds(count, rng=rng):
-        yield rest.data.secrets[_ROW].cpu().numpy(), fold.data.secrets[_ROW].cpu().numpy()
+    return np.asarray(np.log((trees * share + 0.5) / (trees + 0.5 * share.shape[1])))

@@ -5,17 +5,19 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leakgauge.core.checks import require_positive
-from leakgauge.core.types import Grads
 from leakgauge.defenses import Defense
-from leakgauge.inference.adversaries.adversary import with_prior
-from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, held_out_folds, log_loss
+from leakgauge.inference.adversaries.calibration import (
+    Calibrated,
+    HeldOut,
+    fit_slope,
+    held_out_folds,
+    log_loss,
+)
 from leakgauge.inference.adversaries.linear import LinearScores, Solver
 from leakgauge.inference.adversaries.shadow import Shadow
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 RIDGES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)
 """Ridges tried by default, relative to the mean squared norm of a centred record gradient."""
@@ -60,9 +62,7 @@ class Discriminant:
         """Return the shadow under the assumed defense."""
         return shadow if self.assume is None else replace(shadow, defense=self.assume)
 
-    def fit(
-        self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator
-    ) -> "FittedDiscriminant":
+    def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> Calibrated:
         """Pick the ridge and calibrate on held-out shadow records, then fit on all.
 
         Nothing is drawn from ``rng``: the fit is a function of the shadow.
@@ -80,8 +80,8 @@ class Discriminant:
         trials = [HeldOut(one, secret) for one in by_ridge]
         best, slope = pick(trials)
         (linear,) = solver.solve(np.arange(len(assumed.data)), (ridges[best],))
-        held_out = HeldOut(slope * trials[best].log_odds, secret)
-        return FittedDiscriminant(self, ridges[best], slope, linear, log_prior, held_out)
+        details = f"{self!r}, ridge {ridges[best]:g}, slope {slope:.3f}"
+        return Calibrated(details, linear, slope, log_prior, trials[best].scaled(slope))
 
 
 def pick(tried: Sequence[HeldOut]) -> tuple[int, float]:
@@ -90,33 +90,3 @@ def pick(tried: Sequence[HeldOut]) -> tuple[int, float]:
     losses = [log_loss(one, slope) for one, slope in zip(tried, slopes, strict=True)]
     best = int(np.argmin(losses))
     return best, slopes[best]
-
-
-@dataclass(frozen=True, eq=False)
-class FittedDiscriminant:
-    """A fitted ``Discriminant``.
-
-    Attributes:
-        settings: the attack.
-        ridge: the selected relative ridge.
-        slope: factor of the log-odds.
-        linear: the log-odds before the slope.
-        log_prior: ``[m]``.
-        held_out: log-odds of held-out shadow batches.
-    """
-
-    settings: Discriminant
-    ridge: float
-    slope: float
-    linear: LinearScores
-    log_prior: Floats
-    held_out: HeldOut
-
-    @property
-    def details(self) -> str:
-        """The settings, the ridge and the calibrated slope."""
-        return f"{self.settings!r}, ridge {self.ridge:g}, slope {self.slope:.3f}"
-
-    def log_posterior(self, seen: Grads) -> Floats:
-        """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
-        return with_prior(self.slope * self.linear(seen), self.log_prior)

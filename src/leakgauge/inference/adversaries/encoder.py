@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -21,8 +20,7 @@ from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.shadow_users import LEAST_EACH, reduced_gradients
 from leakgauge.inference.adversaries.views import OTHER_KERNEL, MaxPool
 from leakgauge.models import mlp
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 SPEECH_CODES, FACE_CODES = 50, 100
 """The paper's embedding dimensions, for CREMA-D and for CelebA."""
@@ -66,14 +64,11 @@ class Encoder(CandidateAttack):
     name: ClassVar[str] = "encoder"
 
     def __post_init__(self) -> None:
-        for count, what in (
-            (self.kernel, "pooling kernel"),
-            (1 if self.codes is None else self.codes, "number of units of a code"),
-            (self.hidden, "number of hidden units"),
-            (self.epochs, "number of epochs"),
-            (self.batches, "number of shadow batches"),
-        ):
-            require_count(count, what)
+        require_count(self.kernel, "pooling kernel")
+        require_count(1 if self.codes is None else self.codes, "number of units of a code")
+        require_count(self.hidden, "number of hidden units")
+        require_count(self.epochs, "number of epochs")
+        require_count(self.batches, "number of shadow batches")
 
     def fit(
         self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator
@@ -139,8 +134,7 @@ class FittedEncoder(CandidateAdversary):
         with torch.no_grad():
             features = self.view(grads).cpu().float()
             codes = self.encoder((features - self.mean) / self.scale)
-        found: Floats = codes.double().numpy()
-        return found
+        return np.asarray(codes.double().numpy())
 
 
 STEP = 1e-3

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -14,9 +13,11 @@ from torch import Tensor
 from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flat_leaf
-from leakgauge.inference.adversaries.logistic import FittedRegression, Regression
+from leakgauge.inference.adversaries.calibration import Calibrated, calibrate
+from leakgauge.inference.adversaries.logistic import Regression
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import View, within_deviations
+from leakgauge.results.statistics import Floats
 
 SMALL_LEAF = 16
 """Leaves with at most this many coordinates are also features themselves, with signs."""
@@ -106,9 +107,7 @@ class Energies:
         require_positive(self.batches, "number of shadow batches")
         require_positive(self.folds - 1, "number of folds less one")
 
-    def fit(
-        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
-    ) -> FittedRegression:
+    def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> Calibrated:
         """Calibrate on held-out shadow records, then fit on all."""
 
         def regress(part: Shadow) -> Regression:
@@ -121,4 +120,4 @@ class Energies:
             )
             return Regression(self.view, model.fit(features, secret))
 
-        return FittedRegression.calibrate(self, regress, shadow, log_prior)
+        return calibrate(self, regress, shadow, log_prior, folds=self.folds, batches=self.batches)

@@ -23,6 +23,7 @@ from leakgauge.inference.adversaries.views import (
     View,
     kernel_for,
 )
+from leakgauge.results.statistics import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -73,14 +74,10 @@ class Forest:
         """Function from gradients to features; that of a table if the records are not known yet."""
         return MaxPool(self.kernel or TABLE_KERNEL)
 
-    @property
-    def kept(self) -> MaxPool:
-        """Function from gradients to the features that are kept of every shadow batch."""
-        return self.view
+    kept = view
+    """Function from gradients to the features that are kept of every shadow batch."""
 
-    def fit(
-        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
-    ) -> "FittedForest":
+    def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> "FittedForest":
         """Fit on balanced bootstrapped batches at the parameters of this round (section 4.1)."""
         one = self.for_records(shadow.data.x)
         features, secret = shadow.observe(one.batches, view=one.view)
@@ -94,7 +91,7 @@ class FittedForest:
     settings: "Forest | PcaForest"
     view: View
     model: Any
-    log_prior: NDArray[np.float64]
+    log_prior: Floats
 
     @classmethod
     def grow(
@@ -102,8 +99,8 @@ class FittedForest:
         settings: "Forest | PcaForest",
         view: View,
         features: NDArray[np.float32],
-        secret: NDArray[np.int64],
-        log_prior: NDArray[np.float64],
+        secret: Ints,
+        log_prior: Floats,
         *,
         rng: np.random.Generator,
     ) -> "FittedForest":
@@ -116,7 +113,7 @@ class FittedForest:
         """The settings in one line."""
         return repr(self.settings)
 
-    def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
+    def log_posterior(self, seen: Grads) -> Floats:
         """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
         share = self.model.predict_proba(self.view(seen).cpu().numpy())
         return with_prior(smoothed_votes(share, self.settings.trees), self.log_prior)
@@ -173,6 +170,8 @@ class PcaForest:
         components: maximum number of components, 50 in the paper.
         trees: number of trees, 50 in the paper.
         batches: number of bootstrapped shadow batches; the paper does not state it.
+        view: maps gradients to the coordinates that the axes are learned from.
+        kept: maps gradients to the features that are kept of every shadow batch.
 
     References:
         Li et al., CCS 2024, section 6.2 and Table 2.
@@ -182,25 +181,15 @@ class PcaForest:
     trees: int = 50
     batches: int = 2000
     name: ClassVar[str] = "pca-forest"
+    view: ClassVar[FlattenView] = FlattenView()
+    kept: ClassVar[FlattenView] = view
 
     def __post_init__(self) -> None:
         require_positive(self.components, "number of components")
         require_positive(self.trees, "number of trees")
         require_positive(self.batches, "number of shadow batches")
 
-    @property
-    def view(self) -> View:
-        """Function from gradients to the coordinates that the axes are learned from."""
-        return FlattenView()
-
-    @property
-    def kept(self) -> View:
-        """Function from gradients to the features that are kept of every shadow batch."""
-        return self.view
-
-    def fit(
-        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
-    ) -> FittedForest:
+    def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> FittedForest:
         """Learn axes and forest on the same balanced bootstrapped batches."""
         noisy = shadow.defense.adds_noise
         clean = replace(shadow, defense=shadow.defense.without_noise()) if noisy else shadow

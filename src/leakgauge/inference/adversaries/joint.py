@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 from scipy.stats import multivariate_normal
 
@@ -18,8 +17,7 @@ from leakgauge.inference.adversaries.linear import Scatter, solve_dual
 from leakgauge.inference.adversaries.record_gradients import RecordGradients, record_noise
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import FlattenView
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 
 @dataclass(frozen=True)
@@ -139,8 +137,7 @@ def joint_posterior(
     scatter = Scatter(seen.gram, codes, shadow.values)
     ridge, way = divmod(best, len(scores[0]) // len(ridges))
     of_trials = _ways(attack, shadow, scatter, seen.trials, ridges[ridge : ridge + 1])[way]
-    held_out = HeldOut(slope * ways[best].log_odds, secret)
-    return with_prior(slope * of_trials, log_prior), held_out
+    return with_prior(slope * of_trials, log_prior), ways[best].scaled(slope)
 
 
 def _ways(

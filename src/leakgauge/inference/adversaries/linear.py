@@ -5,16 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.record_gradients import RecordGradients, record_noise
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import FlattenView
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from leakgauge.results.statistics import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +31,11 @@ class Scatter:
     @functools.cached_property
     def groups(self) -> Floats:
         """Weights ``[n, m]``; ``G.T @ groups`` are the means of the groups."""
-        groups: Floats = np.eye(self.values)[self.codes]
-        return groups / np.bincount(self.codes, minlength=self.values)
+        return np.eye(self.values)[self.codes] / np.bincount(self.codes, minlength=self.values)
 
     def centre(self, rows: Floats) -> Floats:
         """Return ``rows [n, k]`` less the mean of the rows of their group."""
-        centred: Floats = rows - (self.groups.T @ rows)[self.codes]
-        return centred
+        return rows - (self.groups.T @ rows)[self.codes]
 
     @property
     def freedom(self) -> int:
@@ -81,8 +76,7 @@ class LinearScores:
     def __call__(self, seen: Grads) -> Floats:
         """Return scores ``[n, m]`` of gradients with leaves ``[n, *p]``."""
         flat = FlattenView()(seen).double().cpu().numpy()  # no product overflows
-        scores: Floats = flat @ self.weight + self.intercept
-        return scores
+        return flat @ self.weight + self.intercept
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +89,7 @@ class Solver:
         codes: the secrets ``[n]``.
     """
 
-    records: "RecordGradients"
+    records: RecordGradients
     gram: Floats
     codes: Ints
 

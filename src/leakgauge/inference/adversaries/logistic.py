@@ -1,11 +1,10 @@
 """Logistic regression on reduced gradients, calibrated on held-out shadow records."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -13,8 +12,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
-from leakgauge.inference.adversaries.adversary import with_prior
-from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, hold_out, two_sided
+from leakgauge.inference.adversaries.calibration import Calibrated, calibrate, two_sided
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import (
     FlattenView,
@@ -22,20 +20,7 @@ from leakgauge.inference.adversaries.views import (
     View,
     within_deviations,
 )
-
-
-class RegressionSettings(Protocol):
-    """Settings of an attack that ends in a calibrated classifier."""
-
-    @property
-    def batches(self) -> int:
-        """Number of bootstrapped shadow batches, and of held-out ones."""
-        ...
-
-    @property
-    def folds(self) -> int:
-        """Number of folds of the shadow records for the calibration."""
-        ...
+from leakgauge.results.statistics import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,52 +30,10 @@ class Regression:
     view: View
     model: Any
 
-    def __call__(self, seen: Grads) -> NDArray[np.float64]:
+    def __call__(self, seen: Grads) -> Floats:
         """Return log-odds ``[n, m]``, not calibrated."""
         features = self.view(seen).cpu().numpy().copy()  # a model may work in place
         return two_sided(self.model.decision_function(features))
-
-
-@dataclass(frozen=True, eq=False)
-class FittedRegression:
-    """A fitted ``Logistic`` or ``Energies``.
-
-    Attributes:
-        settings: the attack.
-        regression: classifier fitted on all shadow records.
-        slope: factor of its log-odds.
-        log_prior: ``[m]``.
-        held_out: log-odds of held-out shadow batches.
-    """
-
-    settings: RegressionSettings
-    regression: Regression
-    slope: float
-    log_prior: NDArray[np.float64]
-    held_out: HeldOut
-
-    @classmethod
-    def calibrate(
-        cls,
-        settings: RegressionSettings,
-        regress: Callable[[Shadow], Regression],
-        shadow: Shadow,
-        log_prior: NDArray[np.float64],
-    ) -> "FittedRegression":
-        """Fit one slope on held-out shadow records, then the classifier on all."""
-        held_out = hold_out(shadow, regress, folds=settings.folds, batches=settings.batches)
-        slope = fit_slope(held_out)
-        scaled = HeldOut(slope * held_out.log_odds, held_out.secret)
-        return cls(settings, regress(shadow), slope, log_prior, scaled)
-
-    @property
-    def details(self) -> str:
-        """The settings and the calibrated slope."""
-        return f"{self.settings!r}, slope {self.slope:.3f}"
-
-    def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
-        """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
-        return with_prior(self.slope * self.regression(seen), self.log_prior)
 
 
 @dataclass(frozen=True)
@@ -106,6 +49,8 @@ class Logistic:
         inverse_penalty: scikit-learn's C.
         batches: number of bootstrapped shadow batches.
         folds: number of folds of the shadow records for the calibration.
+        view: maps gradients to features.
+        kept: maps gradients to the features that are kept of every shadow batch.
     """
 
     components: int = 64
@@ -113,6 +58,8 @@ class Logistic:
     batches: int = 2000
     folds: int = 3
     name: ClassVar[str] = "logistic"
+    view: ClassVar[FlattenView] = FlattenView()
+    kept: ClassVar[FlattenView] = view
 
     def __post_init__(self) -> None:
         require_positive(self.components, "number of components")
@@ -120,25 +67,10 @@ class Logistic:
         require_positive(self.batches, "number of shadow batches")
         require_positive(self.folds - 1, "number of folds less one")
 
-    @property
-    def view(self) -> View:
-        """Function from gradients to features."""
-        return FlattenView()
-
-    @property
-    def kept(self) -> View:
-        """Function from gradients to the features that are kept of every shadow batch."""
-        return self.view
-
-    def fit(
-        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
-    ) -> FittedRegression:
+    def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> Calibrated:
         """Calibrate on held-out shadow records, then fit on all."""
-
-        def regress(part: Shadow) -> Regression:
-            return self._regress(part, rng)
-
-        return FittedRegression.calibrate(self, regress, shadow, log_prior)
+        fit = partial(self._regress, rng=rng)
+        return calibrate(self, fit, shadow, log_prior, folds=self.folds, batches=self.batches)
 
     def _regress(self, shadow: Shadow, rng: np.random.Generator) -> Regression:
         features, secret = shadow.observe(self.batches, view=self.view)

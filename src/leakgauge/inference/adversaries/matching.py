@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.core.checks import require_count
@@ -25,9 +24,7 @@ from leakgauge.inference.adversaries.adversary import (
 )
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.games.trials import CandidateBatches, Trials
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from leakgauge.results.statistics import Floats, Ints
 
 ROUNDING = 1e-6
 """Relative difference below which two gradients are equal up to float32 rounding."""
@@ -89,7 +86,8 @@ class Matching(CandidateAttack):
         """Estimate the noise unless the defense states it."""
         rows, _ = shadow.draw(self.batches, rng=rng)
         clean = replace(shadow, defense=shadow.defense.without_noise())
-        variance, mean_square = shadow.defense.noise_std**2, _mean_square(clean, rows)
+        norms = [squared_distances(grads) for grads in clean.gradients(rows)]
+        variance, mean_square = shadow.defense.noise_std**2, float(np.concatenate(norms).mean())
         if variance == 0:
             other = replace(clean, noise_seed=int(rng.integers(2**62)))
             variance = _variance(clean, other, rows)
@@ -136,14 +134,7 @@ def squared_distances(one: Grads, other: Grads | None = None) -> Floats:
     for name, leaf in one.items():
         gap = leaf.double() if other is None else leaf.double() - other[name].double()
         total = total + flat_leaf(gap).square().sum(dim=1)
-    assert isinstance(total, Tensor)
-    distances: Floats = total.cpu().numpy()
-    return distances
-
-
-def _mean_square(shadow: Shadow, rows: Ints) -> float:
-    """Return the mean squared norm of shadow batches' gradients."""
-    return float(np.concatenate(list(map(squared_distances, shadow.gradients(rows)))).mean())
+    return torch.as_tensor(total).cpu().numpy()
 
 
 def _variance(shadow: Shadow, other: Shadow, rows: Ints) -> float:

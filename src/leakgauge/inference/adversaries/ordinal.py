@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import Adversary, Attack
 from leakgauge.inference.adversaries.shadow import Shadow
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 
 @dataclass(frozen=True)
@@ -87,5 +85,4 @@ def log_differences(above: Floats, *, floor: float) -> Floats:
     """
     ends = np.pad(above, ((0, 0), (1, 1)), constant_values=((0, 0), (1, 0)))
     probability = np.maximum(ends[:, :-1] - ends[:, 1:], floor)
-    log_probability: Floats = np.log(probability / probability.sum(axis=1, keepdims=True))
-    return log_probability
+    return np.asarray(np.log(probability / probability.sum(axis=1, keepdims=True)))

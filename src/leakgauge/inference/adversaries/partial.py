@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from leakgauge.core.checks import require, require_count, require_known
 from leakgauge.core.rng import stream
@@ -13,6 +12,7 @@ from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inference.adversaries.adversary import Adversary, Attack
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import PartialView
+from leakgauge.results.statistics import Floats
 
 COORDINATES = "coordinates"
 """Name of the only leaf of a gradient that is reduced to random coordinates."""
@@ -110,7 +110,7 @@ class PartialAttack:
         return None if view is None else PartialView(view, self.selection)
 
     def fit(
-        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
+        self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator
     ) -> "FittedPartialAttack":
         """Fit the attack on a shadow whose gradients are cut to the part."""
         cut = replace(shadow, sees=self.selection).sharing(shadow.shared)
@@ -134,6 +134,6 @@ class FittedPartialAttack:
         """The details of the wrapped adversary."""
         return self.adversary.details
 
-    def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
+    def log_posterior(self, seen: Grads) -> Floats:
         """Return log posteriors ``[n, m]`` for whole gradients with leaves ``[n, *p]``."""
         return self.adversary.log_posterior(self.selection(seen))

@@ -5,25 +5,21 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.inference.adversaries.adversary import CandidateAttack
-from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
 from leakgauge.inference.adversaries.encoder import train
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.shadow_users import (
     FittedLikeness,
     UserExamples,
+    calibrated,
     check_users,
-    draw_user_trials,
-    hold_out_users,
     observe,
 )
 from leakgauge.models import mlp
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 
 @dataclass(frozen=True)
@@ -59,14 +55,11 @@ class PcaEncoder(CandidateAttack):
     name: ClassVar[str] = "pca-encoder"
 
     def __post_init__(self) -> None:
-        for count, what in (
-            (self.components, "components"),
-            (self.hidden, "hidden units"),
-            (self.codes, "units of a code"),
-            (self.epochs, "epochs"),
-            (self.batches, "shadow batches"),
-        ):
-            require_count(count, f"number of {what}")
+        require_count(self.components, "number of components")
+        require_count(self.hidden, "number of hidden units")
+        require_count(self.codes, "number of units of a code")
+        require_count(self.epochs, "number of epochs")
+        require_count(self.batches, "number of shadow batches")
         if self.temperature is not None:
             require_positive(self.temperature, "temperature")
         require(self.folds >= 2, f"number of folds is {self.folds}; expected 2 or more")
@@ -85,15 +78,9 @@ class PcaEncoder(CandidateAttack):
         def learn(examples: UserExamples) -> Codes:
             return self._train(examples, torch.Generator().manual_seed(seed))
 
-        slope, scaled = 1 / (self.temperature or 1.0), None
         if self.temperature is None:
-            trials = draw_user_trials(shadow, view)
-            held_out = hold_out_users(
-                examples, trials, learn, candidates=len(log_prior), folds=self.folds
-            )
-            slope = fit_slope(held_out)
-            scaled = HeldOut(slope * held_out.log_odds, held_out.secret)
-        return FittedLikeness(self, view, learn(examples), slope, log_prior, scaled)
+            return calibrated(self, shadow, view, examples, learn, log_prior, folds=self.folds)
+        return FittedLikeness(self, view, learn(examples), 1 / self.temperature, log_prior)
 
     def _train(self, examples: UserExamples, generator: torch.Generator) -> "Codes":
         users, user = np.unique(examples.user, return_inverse=True)
@@ -123,12 +110,10 @@ class Codes:
 
     def __call__(self, seen: Floats, held: Floats) -> Floats:
         """Return negative distances ``[n, m]`` of codes, for ``[n, k]`` and ``[n, m, k]``."""
-        distance: Floats = np.linalg.norm(self.of(seen)[:, None] - self.of(held), axis=2)
-        return -distance
+        return -np.asarray(np.linalg.norm(self.of(seen)[:, None] - self.of(held), axis=2))
 
     def of(self, features: Floats) -> Floats:
         """Return codes ``[..., c]`` of reduced gradients ``[..., k]``."""
         with torch.no_grad():
             codes = self.encoder(torch.from_numpy((features - self.mean) / self.scale))
-        arrays: Floats = codes.numpy()
-        return arrays
+        return np.asarray(codes.numpy())

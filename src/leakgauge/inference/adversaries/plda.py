@@ -1,26 +1,23 @@
 """A Gaussian model of whether two gradients come from one user, learned from shadow users."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.inference.adversaries.adversary import CandidateAttack
-from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.shadow_users import (
     FittedLikeness,
     UserExamples,
+    calibrated,
     check_users,
-    draw_user_trials,
-    hold_out_users,
     observe,
 )
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 
 @dataclass(frozen=True)
@@ -66,22 +63,9 @@ class Plda(CandidateAttack):
     def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> FittedLikeness:
         """Calibrate on held-out shadow users, then learn from all."""
         self.check(shadow, len(log_prior))
-        noise = shadow.defense.noise_std
         view, examples = observe(shadow, batches=self.batches, components=self.components, rng=rng)
-
-        def learn(examples: UserExamples) -> SameUser:
-            return SameUser.learn(examples, ridge=self.ridge, noise=noise)
-
-        held_out = hold_out_users(
-            examples,
-            draw_user_trials(shadow, view),
-            learn,
-            candidates=len(log_prior),
-            folds=self.folds,
-        )
-        slope = fit_slope(held_out)
-        scaled = HeldOut(slope * held_out.log_odds, held_out.secret)
-        return FittedLikeness(self, view, learn(examples), slope, log_prior, scaled)
+        learn = partial(SameUser.learn, ridge=self.ridge, noise=shadow.defense.noise_std)
+        return calibrated(self, shadow, view, examples, learn, log_prior, folds=self.folds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,13 +121,11 @@ class SameUser:
         gap = (seen - self.mean)[:, None] - (held - self.mean) @ self.pull.T
         flat = gap.reshape(-1, gap.shape[2])
         scaled = linalg.solve_triangular(self.root, flat.T, lower=True)
-        log_likelihood: Floats = -np.square(scaled).sum(axis=0).reshape(gap.shape[:2]) / 2
-        return log_likelihood
+        return np.asarray(-np.square(scaled).sum(axis=0).reshape(gap.shape[:2]) / 2)
 
 
 def _positive_part(matrix: Floats, metric: Floats) -> Floats:
     """Return a symmetric matrix without its directions of negative variance in ``metric``."""
     values, vectors = linalg.eigh(matrix, metric)  # vectors.T @ metric @ vectors is the identity
     back = metric @ vectors
-    positive: Floats = (back * np.maximum(values, 0)) @ back.T
-    return positive
+    return np.asarray((back * np.maximum(values, 0)) @ back.T)

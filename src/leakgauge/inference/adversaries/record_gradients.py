@@ -6,15 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.core.memory import allowed
 from leakgauge.defenses import Identity
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import FlattenView
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 SHARE = 8
 """Blocks stay in memory if all of them take at most 1 / SHARE of the allowed memory."""
@@ -62,8 +60,7 @@ class RecordGradients:
             (flat.T @ torch.from_numpy(alpha[rows]).to(flat)).double().cpu().numpy()
             for rows, flat in self._blocks(0)
         )
-        total: Floats = sum(parts, start=np.zeros(()))
-        return total
+        return sum(parts, start=np.zeros(()))
 
     def _blocks(
         self, start: int, held: tuple[slice, Tensor] | None = None

@@ -21,6 +21,7 @@ from leakgauge.defenses import Defense, none
 from leakgauge.inference.adversaries.sharing import Shared, features_of
 from leakgauge.inference.adversaries.views import PartialView, View
 from leakgauge.inference.games.mixing import Mix, Pure, bootstrap
+from leakgauge.results.statistics import Ints
 from leakgauge.training.observation import sent_gradients
 
 
@@ -92,9 +93,7 @@ class Shadow:
         """Return this shadow with gradients before any defense."""
         return replace(self, defense=none())
 
-    def draw(
-        self, n: int, *, rng: np.random.Generator
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def draw(self, n: int, *, rng: np.random.Generator) -> tuple[Ints, Ints]:
         """Return n bootstrapped batches, balanced over the values of the secret, and their secrets.
 
         Returns:
@@ -106,21 +105,21 @@ class Shadow:
         counts = self.mixture.counts(drawn, self.batch_size, rng)
         return bootstrap(members, counts, rng), secret
 
-    def _members(self) -> list[NDArray[np.int64]]:
+    def _members(self) -> list[Ints]:
         codes = self.data.secrets[self.secret].cpu().numpy()
         members = [np.flatnonzero(codes == v) for v in range(self.mixture.record_values)]
         for value, records in enumerate(members):
             require(len(records) > 0, f"no shadow record has secret value number {value}")
         return members
 
-    def _within(self, above: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
+    def _within(self, above: NDArray[np.bool_], rng: np.random.Generator) -> Ints:
         """Return values of the game's secret, uniform above or below the threshold."""
         assert self.above is not None
         first = np.where(above, self.above + 1, 0)
         last = np.where(above, self.mixture.values, self.above + 1)
         return rng.integers(first, last)
 
-    def gradients(self, rows: NDArray[np.int64]) -> Iterator[Grads]:
+    def gradients(self, rows: Ints) -> Iterator[Grads]:
         """Yield the gradients of batches ``[n, B]``, chunk by chunk in order.
 
         A defender knows the secret of its batch, and the adversary knows that of its shadow
@@ -131,7 +130,7 @@ class Shadow:
     def _cut(self, whole: Iterator[Grads]) -> Iterator[Grads]:
         return whole if self.sees is None else map(self.sees, whole)
 
-    def _whole(self, rows: NDArray[np.int64]) -> Iterator[Grads]:
+    def _whole(self, rows: Ints) -> Iterator[Grads]:
         index = torch.from_numpy(rows).to(self.data.y.device)
         codes = self.data.secrets[self.secret].cpu().numpy()
         secret = torch.from_numpy(self.mixture.secret_of(codes[rows]))
@@ -148,7 +147,7 @@ class Shadow:
 
     def observe(
         self, n: int, *, view: View, rng: np.random.Generator | None = None
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    ) -> tuple[NDArray[np.float32], Ints]:
         """Return features ``[n, D]`` and secrets ``[n]`` of n bootstrapped batches.
 
         Args:
@@ -168,12 +167,12 @@ class Shadow:
         (features,) = features_of(self.gradients(rows), [view], n)
         return features, secret
 
-    def batches(self, n: int) -> tuple[str, NDArray[np.int64], NDArray[np.int64]]:
+    def batches(self, n: int) -> tuple[str, Ints, Ints]:
         """Return name, rows and secrets of the batches that all attacks on this shadow share."""
         rows, secret = self.draw(n, rng=stream(self.draw_seed, "batches", self.part, n))
         return f"{self.part}, {n} batches", rows, secret
 
-    def held_out_gradients(self, rows: NDArray[np.int64]) -> Iterator[Grads]:
+    def held_out_gradients(self, rows: Ints) -> Iterator[Grads]:
         """Yield the gradients of batches ``[n, B]`` that several attacks score, computed once."""
         key = f"{self.part} {_digest(rows)}"
         return self._cut(self.shared.gradients(key, lambda: self._whole(rows)))
@@ -183,6 +182,11 @@ class Shadow:
 
         Splitting bootstrapped batches instead would place a record on both sides.
         """
+        for rest, fold in self.fold_rows(count, rng=rng):
+            yield self.only(rest), self.only(fold)
+
+    def fold_rows(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple[Ints, Ints]]:
+        """Yield the rows of ``data`` in each pair of ``folds``."""
         codes = self.data.secrets[self.secret].cpu().numpy()
         fewest = fewest_units(self.data, self.secret, self.mixture.record_values)
         what = "records" if self.data.users is None else "users"
@@ -194,10 +198,9 @@ class Shadow:
         kind = StratifiedKFold if self.data.users is None else StratifiedGroupKFold
         users = None if self.data.users is None else self.data.users.cpu().numpy()
         splitter = kind(count, shuffle=True, random_state=int(rng.integers(2**31)))
-        for rest, fold in splitter.split(codes, codes, users):
-            yield self.only(rest), self.only(fold)
+        yield from splitter.split(codes, codes, users)
 
-    def only(self, rows: NDArray[np.int64]) -> "Shadow":
+    def only(self, rows: Ints) -> "Shadow":
         """Return this shadow with the records ``rows`` only."""
         index = torch.from_numpy(rows).to(self.data.y.device)
         part = f"{self.part}, records {_digest(rows)}"
@@ -211,5 +214,5 @@ def fewest_units(data: Dataset, secret: str, values: int) -> int:
     return min(len(np.unique(units[codes == value])) for value in range(values))
 
 
-def _digest(rows: NDArray[np.int64]) -> str:
+def _digest(rows: Ints) -> str:
     return hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()[:16]

@@ -11,23 +11,19 @@ from itertools import chain
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import CandidateAdversary, Candidates, with_prior
-from leakgauge.inference.adversaries.calibration import HeldOut
+from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
 from leakgauge.inference.adversaries.forest import Projection
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import FlattenView
 from leakgauge.inference.games.users import records_of, split_in_half
+from leakgauge.results.statistics import Floats, Ints
 from leakgauge.training.observation import sent_gradients
-
-Floats = NDArray[np.float64]
-
-Ints = NDArray[np.int64]
 
 AXES_FROM = 512
 """Number of batches for the principal axes; their gradients are held at once."""
@@ -98,8 +94,8 @@ def _gradients(shadow: Shadow, rows: Ints) -> Iterator[Grads]:
 
 def reduced_gradients(view: Callable[[Grads], Tensor], shadow: Shadow, rows: Ints) -> Floats:
     """Return the features ``[n, k]`` of batches ``rows [n, B]`` under ``view``."""
-    reduced: Floats = torch.cat([view(grads) for grads in _gradients(shadow, rows)]).cpu().numpy()
-    return reduced
+    reduced = torch.cat([view(grads) for grads in _gradients(shadow, rows)])
+    return reduced.cpu().numpy()
 
 
 Likeness = Callable[[Floats, Floats], Floats]
@@ -138,6 +134,23 @@ class FittedLikeness(CandidateAdversary):
         observed, held = (self.view(grads).cpu().numpy() for grads in (seen, candidates.grads))
         scores = self.likeness(observed, held[candidates.index.cpu().numpy()])
         return with_prior(self.slope * scores, self.log_prior)
+
+
+def calibrated(
+    settings: object,
+    shadow: Shadow,
+    view: Projection,
+    examples: UserExamples,
+    learn: Callable[[UserExamples], Likeness],
+    log_prior: Floats,
+    *,
+    folds: int,
+) -> FittedLikeness:
+    """Fit the slope on held-out shadow users, then learn from all."""
+    trials = draw_user_trials(shadow, view)
+    held_out = hold_out_users(examples, trials, learn, candidates=len(log_prior), folds=folds)
+    slope, likeness = fit_slope(held_out), learn(examples)
+    return FittedLikeness(settings, view, likeness, slope, log_prior, held_out.scaled(slope))
 
 
 CALIBRATION_BATCHES = 600

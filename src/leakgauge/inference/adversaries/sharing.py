@@ -44,7 +44,8 @@ class Shared:
         asked = (view, *(one for one in self._views if one != view)) if self._views else (view,)
         seen = features_of(make(), asked, count)
         for one, features in zip(asked, seen, strict=True):
-            if one in self._views and self._has_room(features.nbytes):
+            held = sum(kept.nbytes for kept in self._features.values())
+            if one in self._views and held + features.nbytes <= self._max_bytes:
                 self._features[key, one] = features
         return seen[0]
 
@@ -64,10 +65,6 @@ class Shared:
             yield chunk
         if kept is not None:
             self._gradients[key] = kept
-
-    def _has_room(self, size: int) -> bool:
-        held = sum(features.nbytes for features in self._features.values())
-        return held + size <= self._max_bytes
 
 
 class Recorded(Shared):

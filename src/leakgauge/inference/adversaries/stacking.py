@@ -9,18 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, special
 
 from leakgauge.core.checks import require, require_positive
 from leakgauge.inference.adversaries.adversary import Adversary, Attack, with_prior
 from leakgauge.inference.adversaries.calibration import HeldOut, hold_out, smoothed_truth
 from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.results.statistics import Floats
 
 
-def accumulate(
-    log_posteriors: NDArray[np.float64], log_prior: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def accumulate(log_posteriors: Floats, log_prior: Floats) -> Floats:
     """Combine the posteriors of the rounds, assuming independence given the secret.
 
     ``P(a | g_1 .. g_R)`` is proportional to ``P(a) prod_r P(a | g_r) / P(a)`` (Eq. 1 to 4). If
@@ -39,13 +37,7 @@ def accumulate(
     >>> np.exp(accumulate(np.concatenate([once, once]), uniform)).round(4)
     array([[0.9412, 0.0588]])
     """
-    log_ratios = log_posteriors - log_prior
-    joint = log_ratios.sum(axis=0) + log_prior
-    posterior: NDArray[np.float64] = joint - special.logsumexp(joint, axis=1, keepdims=True)
-    return posterior
-
-
-Floats = NDArray[np.float64]
+    return with_prior((log_posteriors - log_prior).sum(axis=0), log_prior)
 
 
 def held_out_scores(
@@ -130,16 +122,11 @@ class Stack:
         start = np.full(len(held_out), 1 / len(held_out))
         bounds = [(0.0, None)] * len(held_out)
         best = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
-        weights: Floats = best.x
-        return weights
+        return np.asarray(best.x)
 
 
 def cross_weighted(
-    held_out: Sequence[HeldOut],
-    stack: Stack,
-    groups: Sequence[int] = (),
-    *,
-    parts: int = 3,
+    held_out: Sequence[HeldOut], stack: Stack, groups: Sequence[int] = (), *, parts: int = 3
 ) -> HeldOut:
     """Return weighted sums of held-out batches, with weights fitted on other batches.
 

@@ -17,6 +17,7 @@ from torch.nn.functional import max_pool1d
 from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flatten
+from leakgauge.results.statistics import Floats
 
 View = Callable[[Grads], Tensor]
 """Maps gradients with leaves ``[n, *p]`` to features ``[n, D]``, row by row."""
@@ -102,7 +103,7 @@ class PartialView:
         return self.view(self.sees(grads))
 
 
-def within_deviations(standardised: NDArray[np.float64]) -> NDArray[np.float64]:
+def within_deviations(standardised: Floats) -> Floats:
     """Clip standardised features ``[n, D]`` in place; nearly constant ones may explode.
 
     >>> within_deviations(np.array([[-1.0, 2000.0]])).tolist()

@@ -14,9 +14,9 @@ holds fewer different users than one drawn from all records.
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.results.statistics import Ints
 
 MIN_BLOCKS = 8
 """Minimum number of independent blocks of records for an interval."""
@@ -29,15 +29,15 @@ BATCHES_IN_A_BLOCK = 4
 
 
 def deal_blocks(
-    codes: NDArray[np.int64],
-    users: NDArray[np.int64] | None,
+    codes: Ints,
+    users: Ints | None,
     values: int,
     batch_size: int,
     *,
     max_blocks: int = MAX_BLOCKS,
     names: Sequence[str] = (),
     rng: np.random.Generator,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Return a deal of records into disjoint blocks that each hold a batch of every value.
 
     Args:
@@ -86,17 +86,11 @@ def deal_blocks(
     )
 
 
-def _deal(
-    codes: NDArray[np.int64],
-    users: NDArray[np.int64] | None,
-    blocks: int,
-    rng: np.random.Generator,
-) -> NDArray[np.int64]:
+def _deal(codes: Ints, users: Ints | None, blocks: int, rng: np.random.Generator) -> Ints:
     """Return the block of each record: units (records or users) dealt in turn, value by value."""
     units = np.arange(len(codes)) if users is None else np.unique(users, return_inverse=True)[1]
-    first = np.unique(units, return_index=True)[
-        1
-    ]  # a user is dealt by the value of the first record
+    # a user is dealt by the value of the first record
+    first = np.unique(units, return_index=True)[1]
     order = rng.permutation(len(first))
     order = order[np.argsort(codes[first][order], kind="stable")]
     dealt = np.empty(len(first), dtype=np.int64)
@@ -104,9 +98,7 @@ def _deal(
     return dealt[units]
 
 
-def members_of(
-    codes: NDArray[np.int64], block: NDArray[np.int64], values: int, count: int
-) -> list[list[NDArray[np.int64]]]:
+def members_of(codes: Ints, block: Ints, values: int, count: int) -> list[list[Ints]]:
     """Return the rows of each block and secret value."""
     order = np.argsort(block * values + codes, kind="stable")
     cuts = np.bincount(block * values + codes, minlength=count * values).cumsum()[:-1]

@@ -8,19 +8,19 @@ paper's distributional inference) the secret is the range of the share of record
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.core.checks import InputError, nearest, require, require_positive
+from leakgauge.core.checks import InputError, require, require_known, require_positive
 from leakgauge.core.types import Dataset, Params, Schema, Task
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.games.blocks import MAX_BLOCKS, deal_blocks, members_of
 from leakgauge.inference.games.mixing import Mix
 from leakgauge.inference.games.trials import Trials
+from leakgauge.results.statistics import Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class BatchGame:
     mix: Mix
     batch_size: int
     prior: tuple[float, ...]
-    block: NDArray[np.int64]
+    block: Ints
 
     name: ClassVar[str]
 
@@ -110,8 +110,7 @@ class BatchGame:
 
     def draw_trials(self, n: int, *, rng: np.random.Generator) -> Trials:
         """Return n trials: secrets drawn from the prior, and a batch for each."""
-        secret = rng.choice(self.values, size=n, p=self.prior)
-        return self._draw(secret, rng)
+        return self._draw(rng.choice(self.values, size=n, p=self.prior), rng)
 
     def redraw(self, trials: Trials, *, rng: np.random.Generator) -> Trials:
         """Return the same trials with new batches for the same secrets."""
@@ -122,35 +121,21 @@ class BatchGame:
         return trials.secret
 
     def shadow(
-        self,
-        task: Task,
-        params: Params,
-        data: Dataset,
-        *,
-        max_bytes: int,
-        noise_seed: int = 0,
-        held_out_seed: int = 0,
+        self, task: Task, params: Params, data: Dataset, *, max_bytes: int, **seeds: Any
     ) -> Shadow:
-        """Return the adversary's shadow, with the same dependence of batches on secrets."""
-        return Shadow(
-            task,
-            params,
-            data,
-            self.secret,
-            self.values,
-            self.batch_size,
-            max_bytes,
-            noise_seed=noise_seed,
-            mix=self.mix,
-            held_out_seed=held_out_seed,
-        )
+        """Return the adversary's shadow, with the same dependence of batches on secrets.
 
-    def _draw(
-        self,
-        secret: NDArray[np.int64],
-        rng: np.random.Generator,
-        block: NDArray[np.int64] | None = None,
-    ) -> Trials:
+        Args:
+            task: the model and its loss.
+            params: the parameters of a round.
+            data: the public records.
+            max_bytes: the largest size of the gradients in memory.
+            **seeds: ``noise_seed``, ``held_out_seed`` and ``draw_seed`` of ``Shadow``.
+        """
+        about = self.secret, self.values, self.batch_size, max_bytes
+        return Shadow(task, params, data, *about, mix=self.mix, **seeds)
+
+    def _draw(self, secret: Ints, rng: np.random.Generator, block: Ints | None = None) -> Trials:
         count = int(self.block.max()) + 1
         block = np.arange(len(secret)) % count if block is None else block
         codes = self.pool.secrets[self.secret].cpu().numpy()
@@ -287,9 +272,6 @@ def code_of(codes: Tensor, secret: str, names: Sequence[str], value: str | None)
         "--secret",
     )
     if value is not None:
-        require(
-            value in named,
-            f"--ratio-of is {value!r}, not a value of {secret!r}{nearest(value, named)}",
-        )
+        require_known(value, named, f"--ratio-of is {value!r}, not a value of {secret!r}")
         return named.index(value)
     return 1 if len(counts) == 2 else int(counts.argmax())

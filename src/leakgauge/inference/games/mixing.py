@@ -5,48 +5,47 @@ batch share one value, which is the secret; in proportion inference (the paper's
 inference) the secret is the range in which the share of records with value 1 lies.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leakgauge.core.checks import require, require_choice, require_count
 from leakgauge.inference.words import COUNT_RULES, FLOOR
+from leakgauge.results.statistics import Ints
 
-Ints = NDArray[np.int64]
 
+class Mix(ABC):
+    """The values of a secret and the batches that each value gives.
 
-class Mix(Protocol):
-    """The values of a secret and the batches that each value gives."""
+    Attributes:
+        values: m, number of values of the secret.
+    """
 
-    @property
-    def values(self) -> int:
-        """m, number of values of the secret."""
-        ...
+    values: int
 
     @property
     def record_values(self) -> int:
-        """v, number of values of a record."""
-        ...
+        """v, number of values of a record: by default 2, with the property or without it."""
+        return 2
 
     def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
-        """Return the secret's values ``[m]`` in words, given those of the records ``[v]``."""
-        ...
+        """Return the secret's values ``[m]`` in words, by default those of the records ``[v]``."""
+        return tuple(record_names)
 
+    @abstractmethod
     def counts(self, secret: Ints, batch_size: int, rng: np.random.Generator) -> Ints:
         """Return the records of each value ``[n, v]`` in batches with the secrets ``[n]``."""
-        ...
 
+    @abstractmethod
     def secret_of(self, codes: Ints) -> Ints:
         """Return the secrets ``[n]`` of batches whose records have the values ``[n, B]``."""
-        ...
 
 
 @dataclass(frozen=True)
-class Pure:
+class Pure(Mix):
     """All records of a batch have the secret as their value (Li et al., section 3.2).
 
     >>> Pure(2).counts(np.array([0, 1]), 4, np.random.default_rng(0)).tolist()
@@ -60,10 +59,6 @@ class Pure:
         """v = m: a batch has the value of its records."""
         return self.values
 
-    def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the records' values."""
-        return tuple(record_names)
-
     def counts(self, secret: Ints, batch_size: int, rng: np.random.Generator) -> Ints:
         """Return B records of the secret's value and none of the others; draw nothing."""
         return batch_size * np.eye(self.values, dtype=np.int64)[secret]
@@ -74,7 +69,7 @@ class Pure:
 
 
 @dataclass(frozen=True)
-class Half:
+class Half(Mix):
     """The property is in half of the records of a batch, or in none.
 
     Mo et al., 2021, do not state the share of records with the property.
@@ -83,19 +78,7 @@ class Half:
     [[5, 0], [3, 2]]
     """
 
-    @property
-    def values(self) -> int:
-        """m = 2: with the property or without it."""
-        return 2
-
-    @property
-    def record_values(self) -> int:
-        """v = 2: with the property or without it."""
-        return 2
-
-    def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the records' values."""
-        return tuple(record_names)
+    values = 2
 
     def counts(self, secret: Ints, batch_size: int, rng: np.random.Generator) -> Ints:
         """Return half of the records with value 1 where the secret is 1; draw nothing."""
@@ -108,7 +91,7 @@ class Half:
 
 
 @dataclass(frozen=True)
-class Ratio:
+class Ratio(Mix):
     """The secret is the range of the share alpha of records with value 1 (Li et al., section 3.2).
 
     The m ranges are {0}, (0, 1/(m-1)], ..., ((m-2)/(m-1), 1]. A batch of B records draws alpha
@@ -139,11 +122,6 @@ class Ratio:
         require_count(self.values, "number of ranges of the share")
         require(self.values >= 2, f"{self.values} ranges of the share; expected 2 or more")
         require_choice(self.rule, "rule of the counts", COUNT_RULES)
-
-    @property
-    def record_values(self) -> int:
-        """v = 2: with the property or without it."""
-        return 2
 
     def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
         """Return the ranges, in percent of the records that have the second value."""

@@ -18,11 +18,10 @@ from leaving out one user at a time (``leakgauge.results.intervals``).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.core.checks import require, require_count
@@ -36,8 +35,7 @@ from leakgauge.inference.games.blocks import (
 )
 from leakgauge.inference.games.games import BatchGame
 from leakgauge.inference.games.trials import CandidateBatches, Trials
-
-Ints = NDArray[np.int64]
+from leakgauge.results.statistics import Ints
 
 USER = "user"
 """Name of the adversary's secret: the shadow user."""
@@ -157,29 +155,16 @@ class UserInference:
         """Return None: a defense that learns on shadow users does not know private users."""
 
     def shadow(
-        self,
-        task: Task,
-        params: Params,
-        data: Dataset,
-        *,
-        max_bytes: int,
-        noise_seed: int = 0,
-        held_out_seed: int = 0,
+        self, task: Task, params: Params, data: Dataset, *, max_bytes: int, **seeds: Any
     ) -> Shadow:
-        """Return the adversary's shadow with the shadow user, numbered from 0, as the secret."""
+        """Return the adversary's shadow with the shadow user, numbered from 0, as the secret.
+
+        The arguments are those of ``BatchGame.shadow``.
+        """
         assert data.users is not None
         numbers, code = torch.unique(data.users, return_inverse=True)
-        return Shadow(
-            task,
-            params,
-            replace(data, secrets={USER: code}),
-            USER,
-            len(numbers),
-            self.batch_size,
-            max_bytes,
-            noise_seed=noise_seed,
-            held_out_seed=held_out_seed,
-        )
+        data = replace(data, secrets={USER: code})
+        return Shadow(task, params, data, USER, len(numbers), self.batch_size, max_bytes, **seeds)
 
     def _draw(self, secret: Ints, index: Ints, block: Ints, rng: np.random.Generator) -> Trials:
         true = index[np.arange(len(secret)), secret]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
-from leakgauge.inference.metrics import METRICS
+from leakgauge.inference.metrics import BASELINES, METRICS
 from leakgauge.inference.report.games import rules
 from leakgauge.inference.report.promises import promises
 from leakgauge.inference.report.threat_model import known, unknown
@@ -18,15 +18,8 @@ from leakgauge.inference.report.titles import (
 from leakgauge.inference.report.verdict import smallest_visible, verdict
 from leakgauge.report.grouping import Test
 from leakgauge.results.measurements import Measurement
-from leakgauge.results.scores import AUROC, FEATURES_ALONE, LABELS_ALONE
-from leakgauge.runs.assessment import (
-    Assessment,
-    Baseline,
-    Finding,
-    Promised,
-    Threat,
-    Worst,
-)
+from leakgauge.results.scores import AUROC
+from leakgauge.runs.assessment import Assessment, Baseline, Finding, Promised, Threat, Worst
 from leakgauge.runs.question import Answer
 
 NIST = {
@@ -41,7 +34,6 @@ EDPB = {
     ATTRIBUTE: "attribute inference",
     USER: "membership inference",
 }
-_ALONE = {LABELS_ALONE: "labels alone", FEATURES_ALONE: "feature means alone"}
 LIMITS = (
     "A low figure holds against these adversaries only; a stronger one may find more.",
     "A figure is a mean over trials; single batches and users may leak more.",
@@ -62,7 +54,7 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
         threat=_threat(answer, tests),
         findings=_findings(answer, tests),
         baselines=[
-            Baseline(_ALONE[name], one.estimate.value, game, METRICS[AUROC].label, one)
+            Baseline(BASELINES[name], one.estimate.value, game, METRICS[AUROC].label, one)
             for game, found in baselines_of(measurements).items()
             for name, one in found.items()
         ],
@@ -98,10 +90,9 @@ def _findings(answer: Answer, tests: Sequence[Test]) -> list[Finding]:
     found = []
     for test in tests:
         answered, one = verdict(answer.run, test), test.whole(AUROC)
-        if answered is None or one is None:
-            continue
-        least = smallest_visible(one.estimate, one.chance)
-        found.append(Finding(one, answered.headline, answered.level, id(test) in leads, least))
+        if answered is not None and one is not None:
+            least = smallest_visible(one.estimate, one.chance)
+            found.append(Finding(one, answered.headline, answered.level, id(test) in leads, least))
     return found
 
 
@@ -123,18 +114,13 @@ def _worst(tests: Sequence[Test], measurements: Sequence[Measurement]) -> list[W
 
 def _promised(defense: str, epsilon: Mapping[str, Any]) -> list[Promised]:
     """Return epsilon of one step and of the run, by each accountant."""
-    classic = epsilon["step_classic"]
-    rows = [
-        ("one step on a full batch, exact", epsilon["step_exact"], ""),
-        ("one step on a full batch, textbook formula", classic["value"], classic["note"]),
-        ("the whole run, records sampled", epsilon["run"]["value"], epsilon["run"]["note"]),
-        (
-            "the whole run, each record once a round",
-            epsilon["run_unamplified"]["value"],
-            epsilon["run_unamplified"]["note"],
-        ),
-    ]
+    events = {
+        "one step on a full batch, exact": {"value": epsilon["step_exact"], "note": ""},
+        "one step on a full batch, textbook formula": epsilon["step_classic"],
+        "the whole run, records sampled": epsilon["run"],
+        "the whole run, each record once a round": epsilon["run_unamplified"],
+    }
     return [
-        Promised(defense, event, value, epsilon["delta"], epsilon["unit"], note)
-        for event, value, note in rows
+        Promised(defense, event, one["value"], epsilon["delta"], epsilon["unit"], one["note"])
+        for event, one in events.items()
     ]

@@ -1,7 +1,5 @@
 """The defense that lowers leakage most, and its cost in utility, in sentences."""
 
-from collections.abc import Mapping
-
 from leakgauge.inference.catalog import PANEL
 from leakgauge.inference.report.defenses import DefenseTable, InferenceDefenseRow
 from leakgauge.report.levels import level_of
@@ -14,8 +12,11 @@ from leakgauge.runs.spec import NONE
 
 def answer(table: DefenseTable) -> str:
     """Return a sentence about the defense with the lowest worst-case AUROC, and its cost."""
-    out = _left_out(table)
-    best, bare = _best(table), _undefended(table)
+    out = "; ".join(
+        f"`{row.defense}` ({why})" for row in table.rows if (why := _why_left_out(table, row))
+    )
+    not_compared = f" Not compared: {out}." if out else ""
+    best, bare = _best(table), next(iter(_comparable(table, defended=False)), None)
     if not _ranks(table):
         return (
             f"A single adversary ({next(iter(table.adversaries.values()))}) cannot rank defenses: "
@@ -23,7 +24,7 @@ def answer(table: DefenseTable) -> str:
             "with a panel of adversaries."
         )
     if best is None:
-        return f"This run does not show that any defense protects.{_not_compared(out)}"
+        return f"This run does not show that any defense protects.{not_compared}"
     if bare is None:
         text = (
             f"The AUROC of the strongest adaptive adversary is lowest under `{best.defense}`: "
@@ -36,12 +37,12 @@ def answer(table: DefenseTable) -> str:
             f"{_cost(bare, best)}."
         )
     else:
+        doubt = "" if _clearly(best, bare) else ". The intervals overlap, so this may be chance"
         text = (
             f"`{best.defense}` most lowers the AUROC of the strongest adaptive adversary: from "
-            f"{_auroc(bare)} without a defense to {_auroc(best)}{_doubt(bare, best)}"
-            f"{_cost(bare, best)}."
+            f"{_auroc(bare)} without a defense to {_auroc(best)}{doubt}{_cost(bare, best)}."
         )
-    return text + _alike(table, best) + _not_compared(out)
+    return text + _alike(table, best) + not_compared
 
 
 def effect(table: DefenseTable) -> DefenseEffect | None:
@@ -72,32 +73,21 @@ def _ranks(table: DefenseTable) -> bool:
     return len(table.adversaries) > 1
 
 
-def _comparable(table: DefenseTable) -> list[InferenceDefenseRow]:
-    out = _left_out(table)
-    return [row for row in table.rows if row.defense not in out]
+def _comparable(table: DefenseTable, *, defended: bool) -> list[InferenceDefenseRow]:
+    rows = [row for row in table.rows if (row.defense != NONE) == defended]
+    return [row for row in rows if not _why_left_out(table, row)]
 
 
 def _best(table: DefenseTable) -> InferenceDefenseRow | None:
-    rows = [row for row in _comparable(table) if row.defense != NONE]
-    return min(rows, key=_height, default=None)
-
-
-def _undefended(table: DefenseTable) -> InferenceDefenseRow | None:
-    return next((row for row in _comparable(table) if row.defense == NONE), None)
+    return min(_comparable(table, defended=True), key=_height, default=None)
 
 
 def _alike(table: DefenseTable, best: InferenceDefenseRow) -> str:
-    others = [row for row in _comparable(table) if row.defense != NONE and row is not best]
+    others = [row for row in _comparable(table, defended=True) if row is not best]
     names = ", ".join(f"`{row.defense}`" for row in others if not _clearly(best, row))
     if not names:
         return ""
     return f" Its interval overlaps with that of {names}: the run does not decide between these."
-
-
-def _left_out(table: DefenseTable) -> dict[str, str]:
-    """Return the reason for each defense that cannot be compared."""
-    reasons = {row.defense: _why_left_out(table, row) for row in table.rows}
-    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def _why_left_out(table: DefenseTable, row: InferenceDefenseRow) -> str:
@@ -111,23 +101,13 @@ def _why_left_out(table: DefenseTable, row: InferenceDefenseRow) -> str:
     return ""
 
 
-def _not_compared(out: Mapping[str, str]) -> str:
-    if not out:
-        return ""
-    return " Not compared: " + "; ".join(f"`{name}` ({why})" for name, why in out.items()) + "."
-
-
-def _doubt(bare: InferenceDefenseRow, best: InferenceDefenseRow) -> str:
-    return "" if _clearly(best, bare) else ". The intervals overlap, so this may be chance"
-
-
 def _cost(bare: InferenceDefenseRow, best: InferenceDefenseRow) -> str:
     if bare.utility is None or best.utility is None:
         return "; what it costs in utility was not measured"
     before, after, words = bare.utility.estimate, best.utility.estimate, words_of(best.utility)
     lost = words.loss(before.value - after.value)
     cost = f"a cost of {lost}" if lost else "no cost"
-    if lost and not _apart(after, before):
+    if lost and not after.high < before.low:
         cost += ", within the intervals"
     if after.low <= best.utility.chance:
         cost += f", and the model does not provably beat always {words.constant}"
@@ -141,11 +121,7 @@ def _clearly(lower: InferenceDefenseRow, upper: InferenceDefenseRow) -> bool:
     """Return whether the intervals of the worst cases are disjoint."""
     if lower.worst is None or upper.worst is None:
         return False
-    return _apart(lower.worst.estimate, upper.worst.estimate)
-
-
-def _apart(lower: Estimate, upper: Estimate) -> bool:
-    return lower.high < upper.low
+    return lower.worst.estimate.high < upper.worst.estimate.low
 
 
 def _height(row: InferenceDefenseRow) -> float:

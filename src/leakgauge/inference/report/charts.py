@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -14,10 +15,11 @@ from leakgauge.inference.report.titles import covers_all_rounds
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.charts import roc as draw_roc
 from leakgauge.report.grouping import Test
-from leakgauge.results.measurements import Measurement
+from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.runs.spec import NONE
 
 _MARKERS = 40  # maximum number of rounds with dots
+_CHANCE: dict[str, Any] = {"color": MUTED, "linewidth": 1.2, "linestyle": (0, (4, 3))}
 
 
 def over_rounds(test: Test, metric: str, *, floor: float, name: str) -> Markup | None:
@@ -31,20 +33,21 @@ def over_rounds(test: Test, metric: str, *, floor: float, name: str) -> Markup |
         floor: lower end of the axis, the same for all tests to make charts comparable.
         name: unique name of the chart on the page.
     """
-    single = test.single(metric)
-    whole = _of_all_rounds(test, metric)
+    single, whole = test.single(metric), test.whole(metric)
     if not single:
         return None
     with chart(name) as (axes, svg):
         rounds = [int(one.round) for one in single]
         _draw_rounds(axes, rounds, single)
-        _draw_sums(axes, test.added_up(metric))
-        ticks = _ticks(rounds)
-        if whole is not None:
+        sums = test.added_up(metric)
+        counts, values = [count for count, _ in sums], [one.estimate.value for _, one in sums]
+        axes.plot(counts, values, color=INK, linewidth=1.4, marker="s", markersize=3.5, alpha=0.8)
+        ticks = {float(when): str(when) for when in rounds[:: math.ceil(len(rounds) / 8)]}
+        if whole is not None and covers_all_rounds(whole):
             right = rounds[-1] + max(1.0, 0.09 * (rounds[-1] - rounds[0]))
-            _draw_whole(axes, right, whole)
+            _draw_whole(axes, right, whole.estimate)
             ticks[right] = "all"
-        _draw_chance(axes, single[0].chance)
+        axes.axhline(single[0].chance, **_CHANCE)
         axes.set_xticks(list(ticks), list(ticks.values()))
         pad = 0.05 * max(1.0, max(ticks) - min(ticks)) + 0.2
         axes.set_xlim(min(ticks) - pad, max(ticks) + pad)
@@ -52,12 +55,6 @@ def over_rounds(test: Test, metric: str, *, floor: float, name: str) -> Markup |
         axes.grid(visible=False, axis="x")
         axes.set_xlabel("round")
     return svg[0]
-
-
-def _of_all_rounds(test: Test, metric: str) -> Measurement | None:
-    """Return the figure of all rounds together; None if the chosen one is of a single round."""
-    whole = test.whole(metric)
-    return whole if whole is not None and covers_all_rounds(whole) else None
 
 
 def roc(test: Test, *, name: str) -> Markup | None:
@@ -76,9 +73,8 @@ def common_floor(tests: Sequence[Test], metric: str) -> float:
 
 
 def _draw_rounds(axes: Axes, rounds: Sequence[int], single: Sequence[Measurement]) -> None:
-    estimates = [one.estimate for one in single]
-    low, high = [e.low for e in estimates], [e.high for e in estimates]
-    values = [e.value for e in estimates]
+    ends = [(one.estimate.low, one.estimate.value, one.estimate.high) for one in single]
+    low, values, high = zip(*ends, strict=True)
     if len(rounds) == 1:
         axes.plot([rounds[0]] * 2, [low[0], high[0]], color=ACCENT, linewidth=8, alpha=0.25)
     else:
@@ -87,25 +83,10 @@ def _draw_rounds(axes: Axes, rounds: Sequence[int], single: Sequence[Measurement
     axes.plot(rounds, values, color=ACCENT, linewidth=2, marker=marker, markersize=4.5)
 
 
-def _draw_sums(axes: Axes, sums: Sequence[tuple[int, Measurement]]) -> None:
-    counts, values = [count for count, _ in sums], [one.estimate.value for _, one in sums]
-    axes.plot(counts, values, color=INK, linewidth=1.4, marker="s", markersize=3.5, alpha=0.8)
-
-
-def _draw_whole(axes: Axes, x: float, one: Measurement) -> None:
-    estimate = one.estimate
+def _draw_whole(axes: Axes, x: float, estimate: Estimate) -> None:
     axes.axhline(estimate.value, color=INK, linewidth=0.8, alpha=0.45)
     axes.plot([x, x], [estimate.low, estimate.high], color=INK, linewidth=1.6)
     axes.plot([x], [estimate.value], color=INK, marker="D", markersize=6, linestyle="")
-
-
-def _draw_chance(axes: Axes, chance: float) -> None:
-    axes.axhline(chance, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
-
-
-def _ticks(rounds: Sequence[int]) -> dict[float, str]:
-    step = math.ceil(len(rounds) / 8)
-    return {float(when): str(when) for when in rounds[::step]}
 
 
 _SIZE = (6.6, 4.3)  # inches
@@ -122,23 +103,16 @@ def tradeoff(table: DefenseTable, *, name: str) -> Markup | None:
     points, words = table.points, table.words
     if not points or words is None:
         return None
-    across = f"test {words.name} of the model"
-    return draw(
-        points,
-        across=across,
-        chance=0.5,
-        constants=table.constants,
-        name=name,
-        percent=words.is_share,
-    )
+    about = f"test {words.name} of the model", 0.5, table.constants
+    return draw(points, *about, name=name, percent=words.is_share)
 
 
 def draw(
     points: Sequence[Point],
-    *,
     across: str,
     chance: float,
     constants: Sequence[float],
+    *,
     name: str,
     percent: bool = False,
 ) -> Markup:
@@ -153,7 +127,7 @@ def draw(
         percent: whether the utility is in per cent.
     """
     with chart(name, _SIZE) as (axes, svg):
-        axes.axhline(chance, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
+        axes.axhline(chance, **_CHANCE)
         for constant in constants:
             axes.axvline(constant, color=MUTED, linewidth=1.2, linestyle=(0, (1, 2)))
         for point in points:

@@ -134,9 +134,11 @@ def defense_tables(
         defended = [name for name in aurocs if name != NONE]
         if not defended:
             continue
-        leads = _leading(tests, game)
+        leads = {name: list(each) for name, each in _aurocs(leading(tests), game).items()}
         rows = [
-            InferenceDefenseRow(number, name, utility.get((game, name)), aurocs[name], leads[name])
+            InferenceDefenseRow(
+                number, name, utility.get((game, name)), aurocs[name], leads.get(name, ())
+            )
             for number, name in enumerate([NONE, *defended])
             if name in aurocs
         ]
@@ -152,16 +154,6 @@ def _aurocs(tests: Sequence[Test], game: str) -> dict[str, dict[tuple[str, str],
         if test.game == game and one is not None:
             aurocs.setdefault(test.defense, {})[test.knowledge, test.adversary] = one
     return aurocs
-
-
-def _leading(tests: Sequence[Test], game: str) -> dict[str, list[tuple[str, str]]]:
-    leads: dict[str, list[tuple[str, str]]] = {}
-    for test in tests:
-        leads.setdefault(test.defense, [])
-    for test in leading(tests):
-        if test.game == game and test.whole("auroc") is not None:
-            leads[test.defense].append((test.knowledge, test.adversary))
-    return leads
 
 
 def _lettered(names: Sequence[str]) -> dict[str, str]:

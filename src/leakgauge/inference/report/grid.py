@@ -1,8 +1,7 @@
 """Charts on the page of a grid: leakage against utility, and the rounds of each cell."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from markupsafe import Markup
 
@@ -49,7 +48,8 @@ def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
 def _against_utility(groups: Sequence[Group]) -> list[Chart]:
     """Return charts of advantage against the AUROC of the task (Li et al., CCS 2024, Figure 6)."""
     measured = [one for one in groups if {ADVANTAGE, TASK_AUROC} <= set(one.means)]
-    names = distinguishing_names([_undefended(one.settings) for one in measured])
+    undefended = [{k: v for k, v in one.settings.items() if k != "defense"} for one in measured]
+    names = distinguishing_names(undefended)
     by_title: dict[str, list[Group]] = {}
     for one in measured:
         by_title.setdefault(title_of(one.settings, names), []).append(one)
@@ -65,16 +65,13 @@ def _tradeoff(title: str, groups: Sequence[Group], position: int) -> Chart:
     points = []
     for one in groups:
         name = plain(one.settings["defense"])
-        kind = NONE if name == NONE else one.knowledge
-        figures = one.figures
-        mark = str(defenses.index(name) + 1)
-        points.append(Point(mark, kind, figures[TASK_AUROC], figures[ADVANTAGE]))
+        kind, mark = NONE if name == NONE else one.knowledge, str(defenses.index(name) + 1)
+        points.append(Point(mark, kind, one.figures[TASK_AUROC], one.figures[ADVANTAGE]))
     across = METRICS[TASK_AUROC].title
-    svg = draw(points, across=across, chance=0.0, constants=(), name=f"utility-{position}")
     return Chart(
         caption=_caption(f"Advantage (upwards) against {across} (rightwards)", title),
-        says="; ".join(_described(one) for one in groups),
-        svg=svg,
+        says="; ".join(map(_described, groups)),
+        svg=draw(points, across, 0.0, (), name=f"utility-{position}"),
         names=defenses,
     )
 
@@ -96,21 +93,13 @@ def _over_rounds(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]
     floor = of_tests.common_floor(tests, AUROC)
     names = distinguishing_names([one.settings for one, _ in found])
     several = len({one.knowledge for one, _ in found}) > 1
-    return [
-        Chart(
-            caption=_caption(
-                "AUROC by round",
-                ", ".join(
-                    part
-                    for part in (title_of(one.settings, names), one.knowledge if several else "")
-                    if part
-                ),
-            ),
-            says=_rounds_described(test),
-            svg=of_tests.over_rounds(test, AUROC, floor=floor, name=f"rounds-{position}"),
-        )
-        for position, (one, test) in enumerate(found)
-    ]
+    made = []
+    for position, (one, test) in enumerate(found):
+        parts = title_of(one.settings, names), one.knowledge if several else ""
+        caption = _caption("AUROC by round", ", ".join(filter(None, parts)))
+        svg = of_tests.over_rounds(test, AUROC, floor=floor, name=f"rounds-{position}")
+        made.append(Chart(caption, _rounds_described(test), svg))
+    return made
 
 
 def _test(comparison: Comparison, group: Group) -> Test | None:
@@ -127,16 +116,9 @@ def _test(comparison: Comparison, group: Group) -> Test | None:
 
 def _rounds_described(test: Test) -> str:
     single = "; ".join(f"{one.round}: {number(one.estimate.value)}" for one in test.single(AUROC))
-    sums = "; ".join(
-        f"{count}: {number(one.estimate.value)}" for count, one in test.added_up(AUROC)
-    )
-    return f"AUROC of single rounds: {single}." + (
-        f" Sums of the rounds so far: {sums}." if sums else ""
-    )
-
-
-def _undefended(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name != "defense"}
+    sums = "; ".join(f"{n}: {number(one.estimate.value)}" for n, one in test.added_up(AUROC))
+    text = f"AUROC of single rounds: {single}."
+    return f"{text} Sums of the rounds so far: {sums}." if sums else text
 
 
 def _caption(what: str, title: str) -> str:

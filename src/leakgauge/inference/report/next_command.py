@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from leakgauge.core.checks import InputError
 from leakgauge.inference.report.verdict import InferenceVerdict, smallest_visible
 from leakgauge.inference.spec import BATCH_SIZES, TRIALS, InferenceSpec
 from leakgauge.report.levels import LEAKS
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Question
-from leakgauge.runs.repeat import repeat_audit
-from leakgauge.runs.spec import NONE, declared, make_spec
+from leakgauge.runs.repeat import repeat_audit, spec_of_run
+from leakgauge.runs.spec import NONE
 
 DEFENSES = ("prune:rate=0.99", "dpsgd:clip=2,noise=0.1")
 """Defenses to try first: one costs little accuracy, the other has a guarantee."""
@@ -35,9 +34,9 @@ def next_command(run: Run, answered: Sequence[InferenceVerdict], question: Quest
     if spec is None:
         return ""
     if any(one.level in LEAKS for one in answered):
-        return (
-            _command(question, replace(spec, defense=(NONE, *DEFENSES))) if _is_bare(spec) else ""
-        )
+        if set(spec.defense) != {NONE}:
+            return ""
+        return _command(question, replace(spec, defense=(NONE, *DEFENSES)))
     blind = any(
         one.level == "inconclusive"
         or (one.level == "none" and smallest_visible(one.auroc, one.chance) > SEES_LITTLE)
@@ -49,23 +48,13 @@ def next_command(run: Run, answered: Sequence[InferenceVerdict], question: Quest
 
 def _spec(run: Run) -> InferenceSpec | None:
     """Return the settings of a run; None if they do not name the data."""
-    known = declared(InferenceSpec)
-    settings = {name: value for name, value in run.settings.items() if name in known}
-    if not settings.get("data") and not settings.get("task"):
-        return None
-    if settings.get("task"):
-        settings.pop("label", None)  # the task has its own
+    settings = dict(run.settings)
     if settings.get("ask") == ["user"]:  # --group names the secret
         settings.pop("secret", None)
     for name, usual in (("batch_size", BATCH_SIZES), ("trials", TRIALS)):
         if _of_games(settings.get(name), settings.get("ask", ()), usual):
             settings.pop(name)
-    try:
-        spec = make_spec(InferenceSpec, settings)
-    except InputError:  # a run of another version with other settings
-        return None
-    assert isinstance(spec, InferenceSpec)
-    return spec
+    return spec_of_run(settings, InferenceSpec)
 
 
 def _of_games(value: Any, asks: Sequence[str], usual: Mapping[str, int]) -> bool:
@@ -73,10 +62,6 @@ def _of_games(value: Any, asks: Sequence[str], usual: Mapping[str, int]) -> bool
     return isinstance(value, Mapping) or (
         bool(asks) and all(usual.get(ask) == value for ask in asks)
     )
-
-
-def _is_bare(spec: InferenceSpec) -> bool:
-    return set(spec.defense) == {NONE}
 
 
 def _command(question: Question, spec: InferenceSpec) -> str:

@@ -27,18 +27,12 @@ from leakgauge.inference.report.titles import (
 )
 from leakgauge.inference.report.verdict import InferenceVerdict, smallest_visible, verdict, verdicts
 from leakgauge.inference.run.over_seeds import BY_SEED
+from leakgauge.report.facts import plain_figure
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
 from leakgauge.report.wording import quoted
-from leakgauge.results.measurements import (
-    ACCUMULATED,
-    CHOSEN,
-    STACKED,
-    Measurement,
-    Run,
-    rounds_of,
-)
+from leakgauge.results.measurements import ACCUMULATED, CHOSEN, STACKED, Measurement, Run, rounds_of
 from leakgauge.results.metrics import OF_CLASSES
 from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.runs.question import Answer
@@ -53,7 +47,7 @@ def to_json(answer: Answer, folder: Path) -> dict[str, Any]:
     learned = utilities(measurements)
     utility: dict[tuple[str, str], dict[str, Any]] = {}
     for one in (*learned, *(each for each in measurements if each.metric in OF_CLASSES)):
-        utility.setdefault((one.game, one.defense), {})[one.metric] = _figure(one)
+        utility.setdefault((one.game, one.defense), {})[one.metric] = plain_figure(one)
     return {
         "label": run.settings["label"],
         "secret": run.settings["secret"],
@@ -76,7 +70,10 @@ def _headline(run: Run, measurements: Sequence[Measurement]) -> list[dict[str, A
 
 def _entry(one: InferenceVerdict, measurements: Sequence[Measurement]) -> dict[str, Any]:
     of_test = by_value(measurements).get(one.title, [])
-    values = {of_value(each): _figure(each) for each in of_test}
+    values = {of_value(each): plain_figure(each) for each in of_test}
+    worst = most_at_risk_of(measurements, one.test)
+    risk = worst and {"user": worst.details["user"], "success": plain_figure(worst)}
+    baselines = baselines_of(measurements).get(one.test.game, {})
     auroc, gained = one.test.whole(AUROC), one.test.whole(ADVANTAGE)
     assert auroc is not None
     return {
@@ -86,27 +83,16 @@ def _entry(one: InferenceVerdict, measurements: Sequence[Measurement]) -> dict[s
         "knowledge": one.test.knowledge,
         "adversary": one.test.adversary,
         "reading": reading_of(auroc),
-        "auroc": _figure(auroc),
-        "advantage": None if gained is None else _figure(gained),
+        "auroc": plain_figure(auroc),
+        "advantage": None if gained is None else plain_figure(gained),
         "verdict": one.headline,
         "text": one.text,
         "smallest_detectable": smallest_visible(one.auroc, one.chance),
-        **_at_risk(one.test, measurements),
-        "baselines": {
-            name: _figure(each)
-            for name, each in baselines_of(measurements).get(one.test.game, {}).items()
-        },
+        **({"most_at_risk": risk} if risk else {}),
+        "baselines": {name: plain_figure(each) for name, each in baselines.items()},
         **({"values": values} if values else {}),
         **({"by_seed": auroc.details[BY_SEED]} if BY_SEED in auroc.details else {}),
     }
-
-
-def _at_risk(test: Test, measurements: Sequence[Measurement]) -> dict[str, Any]:
-    """Return the user most at risk; empty without users."""
-    one = most_at_risk_of(measurements, test)
-    if one is None:
-        return {}
-    return {"most_at_risk": {"user": one.details["user"], "success": _figure(one)}}
 
 
 def lines(run: Run, measurements: Sequence[Measurement]) -> list[Line]:
@@ -147,6 +133,7 @@ def information_lines(run: Run, tests: Sequence[Test]) -> list[str]:
 
 def _test(run: Run, test: Test) -> dict[str, Any]:
     promised = guarantee(run, test.game, test.defense)
+    first = [{"rounds": rounds_of(when), **_figures(test, when)} for when in test.first]
     return {
         "ask": test.game,
         "defense": test.defense,
@@ -157,15 +144,10 @@ def _test(run: Run, test: Test) -> dict[str, Any]:
         "accumulated": _figures(test, ACCUMULATED),
         **({"stacked": _figures(test, STACKED)} if test.has(STACKED) else {}),
         "rounds": [{"round": number, **_figures(test, number)} for number in test.rounds],
-        **({"first_rounds": _first(test)} if test.first else {}),
+        **({"first_rounds": first} if first else {}),
         "bounds": _bounds(run, test, promised),
         **({"epsilon": promised["epsilon"]} if promised.get("epsilon") else {}),
     }
-
-
-def _first(test: Test) -> list[dict[str, Any]]:
-    """Return the plain sums of the first rounds."""
-    return [{"rounds": rounds_of(when), **_figures(test, when)} for when in test.first]
 
 
 def _chosen(test: Test) -> dict[str, Any]:
@@ -182,25 +164,10 @@ def _bounds(run: Run, test: Test, promised: Mapping[str, Any]) -> dict[str, Any]
     least, channel = implied(run, test), promised.get("channel")
     texts = [] if least is None else [least.text]
     texts.append(channel["text"] if channel else promised.get("note", ""))
-    return {
-        "information_nats": None
-        if least is None
-        else {"value": least.value, "low": least.low, "high": least.high},
-        "certificate": channel,
-        "text": " ".join(texts).strip(),
-    }
+    nats = least and {"value": least.value, "low": least.low, "high": least.high}
+    return {"information_nats": nats, "certificate": channel, "text": " ".join(texts).strip()}
 
 
 def _figures(test: Test, when: int | str) -> dict[str, Any]:
     figures = {metric: test.at(metric, when) for metric in in_order(test.metrics)}
-    return {metric: _figure(one) for metric, one in figures.items() if one is not None}
-
-
-def _figure(one: Measurement) -> dict[str, float]:
-    estimate = one.estimate
-    return {
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "chance": one.chance,
-    }
+    return {metric: plain_figure(one) for metric, one in figures.items() if one is not None}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakgauge.inference.report.games import values
+from leakgauge.inference.report.titles import title
 from leakgauge.privacy.bounds import information_from_success
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import LEAKS, level_of
@@ -97,15 +98,12 @@ class Promise:
     @property
     def limits(self) -> tuple[str, str]:
         """Limits by power and by sensitivity over the run; ``nats`` is the smaller one."""
+        names = ("capacity_nats_per_round", "sensitivity_nats_per_round")
+        channel = self.channel or {}
         power, sensitivity = (
-            self._limit(name) for name in ("capacity_nats_per_round", "sensitivity_nats_per_round")
+            short(channel["rounds"] * channel[name]) if name in channel else "" for name in names
         )
         return power, sensitivity
-
-    def _limit(self, name: str) -> str:
-        """Return a limit over the run; empty if the run has none."""
-        channel = self.channel or {}
-        return short(channel["rounds"] * channel[name]) if name in channel else ""
 
     def _run(self, key: str) -> Mapping[str, Any]:
         return (self.epsilon or {}).get(key) or {}
@@ -179,7 +177,6 @@ class Implied:
         value: information implied by the rate.
         low: information implied by the lower end of its interval.
         high: information implied by the upper end of its interval.
-        certificate: the most that any adversary can learn, in nats, if it is known.
     """
 
     test: Test
@@ -187,7 +184,17 @@ class Implied:
     value: float
     low: float
     high: float
-    certificate: float | None = None
+
+    @property
+    def title(self) -> str:
+        """Title of the test."""
+        return title(self.test)
+
+    @property
+    def units(self) -> list[tuple[str, str, str]]:
+        """The value and both ends as text, in nats and in bits."""
+        nats = (self.value, self.low, self.high)
+        return [(short(a), short(b), short(c)) for a, b, c in (nats, map(bits, nats))]
 
     @property
     def least(self) -> str:
@@ -207,24 +214,18 @@ def implied(run: Run, test: Test) -> Implied | None:
 
     Without an accumulated success the last round is used.
     """
-    one = test.whole("success")
-    if one is None or not 0 < one.chance < 1 or not _leaks(test):
+    one, auroc = test.whole("success"), test.whole("auroc")
+    if one is None or not 0 < one.chance < 1:
         return None
+    if auroc is not None and level_of(auroc.estimate, auroc.chance) not in LEAKS:
+        return None  # a figure above 0 would contradict the verdict
     # only the chance level matters; the number of values must be consistent with it
     classes = max(2, len(values(run, test.game)), math.ceil(1 / one.chance - 1e-9))
     low, value, high = (
         information_from_success(rate, classes, majority=one.chance)
         for rate in (one.estimate.low, one.estimate.value, one.estimate.high)
     )
-    channel = guarantee(run, test.game, test.defense).get("channel")
-    certificate = None if channel is None else channel["information_nats"]
-    return Implied(test, one, value, low, high, certificate)
-
-
-def _leaks(test: Test) -> bool:
-    """Return whether the verdict is a leak; otherwise a figure above 0 would contradict it."""
-    auroc = test.whole("auroc")
-    return auroc is None or level_of(auroc.estimate, auroc.chance) in LEAKS
+    return Implied(test, one, value, low, high)
 
 
 def all_implied(run: Run, tests: Sequence[Test]) -> list[Implied]:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from leakgauge.inference.metrics import METRICS
+from leakgauge.inference.metrics import BASELINES, METRICS
 from leakgauge.inference.report.titles import baselines_of, most_at_risk_of, secret_of
 from leakgauge.inference.report.verdict import InferenceVerdict
 from leakgauge.report.section import LEVELS, Row
 from leakgauge.results.measurements import Measurement
-from leakgauge.results.scores import AUROC, FEATURES_ALONE, LABELS_ALONE
+from leakgauge.results.scores import AUROC
 from leakgauge.runs.question import Answer
 
 
@@ -31,20 +31,9 @@ def rows_of_tests(verdicts: Sequence[InferenceVerdict]) -> list[Row]:
 
 def rows_of_baselines(measurements: Sequence[Measurement]) -> list[Row]:
     """Return one row for each baseline of each game."""
-    names = {LABELS_ALONE: "labels alone", FEATURES_ALONE: "feature means alone"}
     return [
-        Row(
-            ask=game,
-            verdict="Baseline",
-            level="unknown",
-            text="",
-            metric=METRICS[AUROC].label,
-            estimate=one.estimate,
-            chance=one.chance,
-            test=names[name],
-            secret=one.secret,
-        )
-        for game, found in baselines_of(measurements).items()
+        _figure_row("Baseline", METRICS[AUROC].label, one, BASELINES[name])
+        for found in baselines_of(measurements).values()
         for name, one in found.items()
     ]
 
@@ -55,20 +44,16 @@ def rows_of_users(
     """Return a row for the user most at risk in the worst test of each game with users."""
     found = (most_at_risk_of(measurements, one.test) for one in worst_by_ask(leading).values())
     return [
-        Row(
-            ask=one.game,
-            verdict="Most at risk",
-            level="unknown",
-            text="",
-            metric="Success",
-            estimate=one.estimate,
-            chance=one.chance,
-            test=f"{one.adversary}, one user",
-            secret=one.secret,
-        )
+        _figure_row("Most at risk", "Success", one, f"{one.adversary}, one user")
         for one in found
         if one is not None
     ]
+
+
+def _figure_row(verdict: str, metric: str, one: Measurement, test: str) -> Row:
+    """Return the row of a figure without a verdict."""
+    figure = metric, one.estimate, one.chance
+    return Row(one.game, verdict, "unknown", "", *figure, test=test, secret=one.secret)
 
 
 def worst_by_ask(verdicts: Sequence[InferenceVerdict]) -> dict[str, InferenceVerdict]:
@@ -76,12 +61,13 @@ def worst_by_ask(verdicts: Sequence[InferenceVerdict]) -> dict[str, InferenceVer
     worst: dict[str, InferenceVerdict] = {}
     for one in verdicts:
         game = one.test.game
-        if game not in worst or _urgency(one) > _urgency(worst[game]):
+        if game not in worst or urgency(one) > urgency(worst[game]):
             worst[game] = one
     return worst
 
 
-def _urgency(one: InferenceVerdict) -> tuple[int, float]:
+def urgency(one: InferenceVerdict) -> tuple[int, float]:
+    """Return the rank of a verdict, by level and AUROC; the most urgent one has the highest."""
     return LEVELS[one.level], one.auroc.value
 
 

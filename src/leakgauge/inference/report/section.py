@@ -38,14 +38,13 @@ from leakgauge.inference.report.views import (
     common_chance,
     defense_views,
     how_selected,
-    implied_views,
     selected,
     step_for,
     test_views,
 )
 from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.grouping import Test
-from leakgauge.report.levels import CLEAR_AUROC, NOTHING_AUROC, STRONG_AUROC
+from leakgauge.report.levels import CLEAR_AUROC, STRONG_AUROC, auroc_rule
 from leakgauge.report.section import DefenseEffect, Section
 from leakgauge.report.templates import render
 from leakgauge.report.utility import about_ranking, about_utility, useless_models, utilities
@@ -76,7 +75,6 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
     lead = [view.verdict for view in ranked if view.leads and view.verdict is not None]
     tables = defense_tables(tests, measurements)
     promised = promises(run)
-    implied = implied_views(all_implied(run, tests))
     learned, baselines = utilities(measurements), baselines_of(measurements)
     secret, again = run.settings.get("secret", ""), question.name[-1:].isdigit()
     html = render(
@@ -105,13 +103,13 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "guess": common_chance(tests),
             "strong": STRONG_AUROC,
             "clear": CLEAR_AUROC,
-            "nothing": NOTHING_AUROC,
+            "rule": auroc_rule(),
             "defenses": defense_views(tables, at=question.name),
             "stacked": any(when == STACKED for test in tests for _, when in test.figures),
             "promises": promised,
             "epsilon_notes": epsilon_notes(promised),
             "channel_notes": channel_notes(promised),
-            "implied": implied,
+            "implied": all_implied(run, tests),
             "no_certificate": NO_CERTIFICATE,
             "rules": rules(run, tests),
             "known": threat_model.known(run, tests),
@@ -153,8 +151,7 @@ def _effect(
     tables: Sequence[DefenseTable], lead: Sequence[InferenceVerdict]
 ) -> DefenseEffect | None:
     """Return the effect of the best defense in the game that leaks most."""
-    order = list(worst_by_ask(lead).values())
-    order.sort(key=lambda one: -one.strength)
+    order = sorted(worst_by_ask(lead).values(), key=lambda one: -one.strength)
     games = [one.test.game for one in order]
     ranked = sorted(tables, key=lambda table: games.index(table.game))
     effects = (effect(table) for table in ranked)

@@ -1,25 +1,19 @@
 """The leading tests, and titles, metrics and settings of tests for the report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from leakgauge.inference.catalog import PANEL
 from leakgauge.inference.metrics import BASELINES, LEAKAGE
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.wording import label
-from leakgauge.results.measurements import (
-    ACCUMULATED,
-    CHOSEN,
-    HEADLINE,
-    STACKED,
-    Measurement,
-)
+from leakgauge.results.measurements import ACCUMULATED, CHOSEN, HEADLINE, STACKED, Measurement
 from leakgauge.results.metrics import OF_CLASSES, UTILITY
 from leakgauge.results.scores import AUROC, MOST_AT_RISK
 from leakgauge.runs.spec import NONE
 
-SUMS = (ACCUMULATED, STACKED)
-
 WHOLE = "sum of the rounds"
+
+SUMS = {ACCUMULATED: f"plain {WHOLE}", STACKED: f"weighted {WHOLE}"}
 
 
 def leading(tests: Sequence[Test]) -> list[Test]:
@@ -34,7 +28,7 @@ def leading(tests: Sequence[Test]) -> list[Test]:
 def reading_of(one: Measurement) -> str:
     """Return the reading of a figure: a single round, or a sum of all rounds."""
     if one.round in SUMS:
-        return {ACCUMULATED: f"plain {WHOLE}", STACKED: f"weighted {WHOLE}"}[str(one.round)]
+        return SUMS[str(one.round)]
     return one.details.get("reading", f"round {one.round} alone")
 
 
@@ -115,15 +109,9 @@ def metric_titles(tests: Sequence[Test]) -> dict[str, str]:
 def most_at_risk_of(measurements: Sequence[Measurement], test: Test) -> Measurement | None:
     """Return the figure of the user most at risk in a test; None without one."""
     key = (test.game, test.defense, test.knowledge, test.adversary)
-    return next(
-        (
-            one
-            for one in measurements
-            if one.metric == MOST_AT_RISK
-            and (one.game, one.defense, one.knowledge, one.adversary) == key
-        ),
-        None,
-    )
+    found = (one for one in measurements if one.metric == MOST_AT_RISK)
+    same = (one for one in found if (one.game, one.defense, one.knowledge, one.adversary) == key)
+    return next(same, None)
 
 
 def baselines_of(measurements: Sequence[Measurement]) -> dict[str, dict[str, Measurement]]:
@@ -144,13 +132,11 @@ def details_of(test: Test, *, step: int = 1) -> dict[str, str]:
     """
     whole = test.whole("auroc")
     details = dict(sorted(whole.details.items())) if whole is not None else {}
-    rounds: Mapping[int | str, Mapping[str, str]] = {
-        one.round: one.details for one in test.single("auroc")
-    }
-    if all(dict(each) == details for each in rounds.values()):
+    single = test.single("auroc")
+    if all(dict(one.details) == details for one in single):
         return details
     return details | {
-        f"round {when}": ", ".join(each.values())
-        for when, each in [*rounds.items()][::step]
-        if each
+        f"round {one.round}": ", ".join(one.details.values())
+        for one in single[::step]
+        if one.details
     }

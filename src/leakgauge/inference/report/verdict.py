@@ -8,11 +8,7 @@ from leakgauge.inference.report.games import cases, inferred, values
 from leakgauge.inference.report.titles import adversary_tests, called, covers_all_rounds, title
 from leakgauge.inference.words import FRESH
 from leakgauge.report.grouping import Test
-from leakgauge.report.levels import (
-    HEADLINES,
-    level_of,
-    strength_of,
-)
+from leakgauge.report.levels import HEADLINES, level_of, strength_of
 from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement, Run
@@ -77,9 +73,8 @@ def smallest_visible(auroc: Estimate, chance: float) -> float:
 
 
 def _leak(run: Run, one: Measurement) -> str:
-    yes = {"strong": "Yes", "clear": "Yes, clearly", "weak": "Yes, weakly"}[
-        level_of(one.estimate, one.chance)
-    ]
+    words = {"strong": "Yes", "clear": "Yes, clearly", "weak": "Yes, weakly"}
+    yes = words[level_of(one.estimate, one.chance)]
     several = len(values(run, one.game)) > 2
     case = "series of batches" if _is_fresh(run, one) else "batch"
     pair, kind = cases(one.game, case, several=several)
@@ -141,8 +136,7 @@ def _below(run: Run, one: Measurement) -> str:
 
 
 def _interval(one: Measurement, *, share: bool = True) -> str:
-    written = percent if share else number
-    estimate = one.estimate
+    written, estimate = percent if share else number, one.estimate
     ends = f"{written(estimate.low)} to {written(estimate.high)}"
     return f"{percent(estimate.confidence)} interval {ends}"
 
@@ -159,8 +153,7 @@ def _known(one: Measurement) -> str:
 
 
 def _is_fresh(run: Run, one: Measurement) -> bool:
-    fresh = run.settings.get("batches") == FRESH
-    return fresh and _rounds(run, one) > 1
+    return run.settings.get("batches") == FRESH and _rounds(run, one) > 1
 
 
 def _rounds(run: Run, one: Measurement) -> int:

@@ -10,9 +10,8 @@ from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.inference.metrics import LEAKAGE
 from leakgauge.inference.report import charts
 from leakgauge.inference.report.best_defense import answer, how_chosen
-from leakgauge.inference.report.charts import tradeoff
 from leakgauge.inference.report.defenses import CAUTION, DefenseTable
-from leakgauge.inference.report.promises import Implied, bits
+from leakgauge.inference.report.rows import urgency
 from leakgauge.inference.report.sentences import about_most_at_risk
 from leakgauge.inference.report.titles import (
     details_of,
@@ -24,8 +23,8 @@ from leakgauge.inference.report.titles import (
 from leakgauge.inference.report.verdict import InferenceVerdict, verdict
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import gauge
-from leakgauge.report.section import LEVELS, Chart
-from leakgauge.report.wording import label, number, short
+from leakgauge.report.section import Chart
+from leakgauge.report.wording import label, number
 from leakgauge.results.measurements import Measurement, rounds_of
 from leakgauge.results.scores import AUROC, SUCCESS
 from leakgauge.runs.question import Answer
@@ -50,6 +49,8 @@ class TestView:
         charts: charts of a test at full length.
         used: exact settings and fitted values.
         at_risk: sentences about the user most at risk; empty without users.
+        reading: reading of the verdict's figure; empty without one.
+        held_out: AUROC of that reading on held-out shadow batches.
     """
 
     __test__ = False  # pytest looks for classes of this name
@@ -63,19 +64,9 @@ class TestView:
     shown: bool
     charts: Sequence[Chart]
     used: Mapping[str, str]
-    at_risk: str = ""
-
-    @property
-    def reading(self) -> str:
-        """Reading of the verdict's figure."""
-        whole = self.test.whole(AUROC)
-        return "" if whole is None else reading_of(whole)
-
-    @property
-    def held_out(self) -> float | None:
-        """AUROC of that reading on held-out shadow batches."""
-        whole = self.test.whole(AUROC)
-        return None if whole is None else whole.held_out
+    at_risk: str
+    reading: str
+    held_out: float | None
 
     def named(self, when: int | str) -> str:
         """Return the rounds of a figure in words."""
@@ -84,9 +75,7 @@ class TestView:
 
     def trials(self, when: int | str) -> int:
         """Return the number of trials behind the figures of a round."""
-        return next(
-            one.estimate.n for (_, round_), one in self.test.figures.items() if round_ == when
-        )
+        return next(one.estimate.n for (_, at), one in self.test.figures.items() if at == when)
 
 
 @dataclass(frozen=True)
@@ -101,16 +90,6 @@ class DefenseView:
     caution: str = CAUTION
 
 
-@dataclass(frozen=True)
-class ImpliedView:
-    """Values of the information that a test's success implies for the template."""
-
-    title: str
-    success: Measurement
-    nats: tuple[str, str, str]
-    bits: tuple[str, str, str]
-
-
 def test_views(
     answer: Answer, tests: Sequence[Test], shown: Sequence[Test], *, at: str
 ) -> list[TestView]:
@@ -120,9 +99,9 @@ def test_views(
     step = step_for(shown, USED_ROUNDS)
     long, leads = {id(test) for test in shown}, {id(test) for test in leading(tests)}
     views = []
-    for number_, test in enumerate(tests):
-        answered, at_length = verdict(run, test), id(test) in long
-        name = f"{at}-c{number_}"
+    for place, test in enumerate(tests):
+        answered, at_length, name = verdict(run, test), id(test) in long, f"{at}-c{place}"
+        whole = test.whole(AUROC)
         views.append(
             TestView(
                 name=name,
@@ -135,6 +114,8 @@ def test_views(
                 charts=_charts(test, floors, name) if at_length else [],
                 used=details_of(test, step=step) if at_length else {},
                 at_risk=at_risk(answer.measurements, test),
+                reading=reading_of(whole) if whole else "",
+                held_out=whole.held_out if whole else None,
             )
         )
     return views
@@ -150,38 +131,21 @@ def defense_views(tables: Sequence[DefenseTable], *, at: str) -> list[DefenseVie
     """Return a view of each game's defenses; empty for a run without them."""
     return [
         DefenseView(
-            name=f"{at}-d{number_}",
+            name=f"{at}-d{place}",
             table=table,
-            svg=tradeoff(table, name=f"{at}-d{number_}-tradeoff"),
+            svg=charts.tradeoff(table, name=f"{at}-d{place}-tradeoff"),
             says=answer(table),
             chosen=how_chosen(table),
         )
-        for number_, table in enumerate(tables)
-    ]
-
-
-def implied_views(implied: Sequence[Implied]) -> list[ImpliedView]:
-    """Return the implied information of each test in nats and in bits."""
-    return [
-        ImpliedView(
-            title(one.test),
-            one.success,
-            (short(one.value), short(one.low), short(one.high)),
-            (short(bits(one.value)), short(bits(one.low)), short(bits(one.high))),
-        )
-        for one in implied
+        for place, table in enumerate(tables)
     ]
 
 
 def by_urgency(views: Sequence[TestView]) -> list[TestView]:
     """Return the tests with a verdict, sorted by whether they lead, then by severity."""
-    answered = [one for one in views if one.verdict is not None]
-    return sorted(answered, key=lambda one: (not one.leads, *_calm(one)))
-
-
-def _calm(view: TestView) -> tuple[float, float]:
-    assert view.verdict is not None
-    return -LEVELS[view.verdict.level], -view.verdict.auroc.value
+    answered = [(one, one.verdict) for one in views if one.verdict is not None]
+    answered.sort(key=lambda pair: (not pair[0].leads, *(-rank for rank in urgency(pair[1]))))
+    return [view for view, _ in answered]
 
 
 def common_chance(tests: Sequence[Test]) -> dict[str, float]:
@@ -201,21 +165,12 @@ def step_for(tests: Sequence[Test], rows: int) -> int:
 
 
 def _charts(test: Test, floors: Mapping[str, float], name: str) -> list[Chart]:
-    drawn = [
-        Chart(
-            f"{LEAKAGE[metric]} by round",
-            _says(test, metric),
-            charts.over_rounds(test, metric, floor=floors[metric], name=f"{name}-{metric}"),
-        )
-        for metric in (AUROC, SUCCESS)
-    ]
-    drawn.append(
-        Chart(
-            "ROC, true against false positive rate",
-            _says(test, AUROC),
-            charts.roc(test, name=f"{name}-roc"),
-        )
-    )
+    drawn = []
+    for metric, floor in floors.items():
+        svg = charts.over_rounds(test, metric, floor=floor, name=f"{name}-{metric}")
+        drawn.append(Chart(f"{LEAKAGE[metric]} by round", _says(test, metric), svg))
+    roc = charts.roc(test, name=f"{name}-roc")
+    drawn.append(Chart("ROC, true against false positive rate", _says(test, AUROC), roc))
     return [one for one in drawn if one.svg is not None]
 
 
@@ -247,7 +202,8 @@ def selected(tests: Sequence[Test], *, limit: int = LIMIT) -> list[Test]:
     worst: dict[tuple[str, str], Test] = {}
     for test in leading(tests):
         key = (test.game, test.defense)
-        if _informed(test) and (key not in worst or _auroc(test) > _auroc(worst[key])):
+        informed = test.defense == NONE or test.knowledge == ADAPTIVE
+        if informed and (key not in worst or _auroc(test) > _auroc(worst[key])):
             worst[key] = test
     first = {id(test) for test in [*worst.values()][:limit]}
     rest = [id(test) for test in tests if id(test) not in first]
@@ -264,10 +220,6 @@ def how_selected(count: int, of: int) -> str:
         "(the highest AUROC of an adversary that knows the defense) as far as there is room, then "
         "the other tests in order. The tables hold every test."
     )
-
-
-def _informed(test: Test) -> bool:
-    return test.defense == NONE or test.knowledge == ADAPTIVE
 
 
 def _auroc(test: Test) -> float:

@@ -20,16 +20,14 @@ if TYPE_CHECKING:
     from leakgauge.inference.run.stage import make_stage as make_stage
     from leakgauge.inference.run.training import trajectory as trajectory
 else:
+    _NAMES = {
+        "answering": "audit",
+        "measuring": "measure",
+        "rounds": "RoundResults attack_jointly attack_round",
+        "stage": "GameStage make_stage",
+        "training": "trajectory",
+    }
     __getattr__, __dir__, __all__ = attach(
         __name__,
-        {
-            "RoundResults": "leakgauge.inference.run.rounds",
-            "GameStage": "leakgauge.inference.run.stage",
-            "audit": "leakgauge.inference.run.answering",
-            "measure": "leakgauge.inference.run.measuring",
-            "make_stage": "leakgauge.inference.run.stage",
-            "attack_round": "leakgauge.inference.run.rounds",
-            "trajectory": "leakgauge.inference.run.training",
-            "attack_jointly": "leakgauge.inference.run.rounds",
-        },
+        {one: f"{__name__}.{module}" for module, names in _NAMES.items() for one in names.split()},
     )

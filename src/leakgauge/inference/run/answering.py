@@ -21,6 +21,8 @@ from leakgauge.runs.parts import Kept, StageState, begin, run_stages
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, elsewhere
 
+Array = NDArray[Any]
+
 
 def audit(stage: GameStage, *, dataset: str = "data", label: str = "label") -> list[Measurement]:
     """Return the measurements of one stage, run in this process without files.
@@ -103,42 +105,24 @@ class ResumableStage:
 
 
 def _encoded_together(together: Mapping[str, RunReading]) -> Kept:
-    arrays: dict[str, NDArray[Any]] = {}
-    for key, reading in together.items():
-        assert reading.held_out is not None
-        arrays |= {
-            f"posterior/{key}": reading.log_posterior,
-            f"held/{key}": reading.held_out.log_odds,
-            f"held secret/{key}": reading.held_out.secret,
-        }
-    return arrays, {"keys": list(together)}
+    posteriors = {key: one.log_posterior for key, one in together.items()}
+    held_out = {key: one.held_out for key, one in together.items() if one.held_out is not None}
+    return _arrays(posteriors, held_out), {"keys": list(together)}
 
 
 def _decoded_together(kept: Kept) -> dict[str, RunReading]:
     arrays, about = kept
     return {
-        key: RunReading(
-            ACCUMULATED,
-            arrays[f"posterior/{key}"],
-            HeldOut(arrays[f"held/{key}"], arrays[f"held secret/{key}"]),
-        )
+        key: RunReading(ACCUMULATED, arrays[f"posterior/{key}"], _held_out(arrays, key))
         for key in about["keys"]
     }
 
 
 def encoded(results: RoundResults) -> Kept:
     """Return the results of a round as arrays and plain values."""
-    arrays: dict[str, NDArray[Any]] = {
-        f"posterior/{key}": array for key, array in results.log_posterior.items()
-    }
-    for key, held_out in results.held_out.items():
-        arrays |= {f"held/{key}": held_out.log_odds, f"held secret/{key}": held_out.secret}
-    about = {
-        "details": dict(results.details),
-        "seconds": dict(results.seconds),
-        "held_out": list(results.held_out),
-    }
-    return arrays, about
+    about = {"details": dict(results.details), "seconds": dict(results.seconds)}
+    arrays = _arrays(results.log_posterior, results.held_out)
+    return arrays, {**about, "held_out": list(results.held_out)}
 
 
 def decoded(kept: Kept) -> RoundResults:
@@ -148,11 +132,20 @@ def decoded(kept: Kept) -> RoundResults:
         {key: arrays[f"posterior/{key}"] for key in about["details"]},
         about["details"],
         about["seconds"],
-        {
-            key: HeldOut(arrays[f"held/{key}"], arrays[f"held secret/{key}"])
-            for key in about["held_out"]
-        },
+        {key: _held_out(arrays, key) for key in about["held_out"]},
     )
+
+
+def _arrays(posteriors: Mapping[str, Array], held_out: Mapping[str, HeldOut]) -> dict[str, Array]:
+    """Return posteriors and scores of held-out batches by the names of their arrays."""
+    arrays = {f"posterior/{key}": array for key, array in posteriors.items()}
+    for key, one in held_out.items():
+        arrays |= {f"held/{key}": one.log_odds, f"held secret/{key}": one.secret}
+    return arrays
+
+
+def _held_out(arrays: Mapping[str, Array], key: str) -> HeldOut:
+    return HeldOut(arrays[f"held/{key}"], arrays[f"held secret/{key}"])
 
 
 def answer(

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -22,8 +21,7 @@ from leakgauge.inference.games.users import UserInference
 from leakgauge.inference.run.observing import shadow_of_round
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.results.scores import FEATURES_ALONE, LABELS_ALONE
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 Summary = Callable[[Dataset, Tensor], Floats]
 """Maps records and batches ``[n, B]`` to features of each batch ``[n, k]``."""
@@ -102,18 +100,14 @@ def _of_moments(stage: GameStage, labels: Summary) -> Floats:
 def _label_moments(data: Dataset, rows: Tensor) -> Floats:
     """Return the means of a batch's labels, then their standard deviations ``[n, 2 k]``."""
     labels = data.y.cpu().double().reshape(len(data), -1)[rows]
-    spread = labels.std(dim=1, correction=0)
-    found: Floats = torch.cat([labels.mean(dim=1), spread], dim=1).numpy()
-    return found
+    return torch.cat([labels.mean(dim=1), labels.std(dim=1, correction=0)], dim=1).numpy()
 
 
 def _label_counts(classes: int) -> Summary:
     def counts(data: Dataset, rows: Tensor) -> Floats:
         labels = data.y.cpu()[rows]
-        counted: Floats = torch.stack(
-            [(labels == one).sum(dim=1) for one in range(classes)], dim=1
-        ).numpy()
-        return counted.astype(np.float64)
+        counted = [(labels == one).sum(dim=1) for one in range(classes)]
+        return torch.stack(counted, dim=1).double().numpy()
 
     return counts
 
@@ -123,5 +117,4 @@ def _feature_means(data: Dataset, rows: Tensor) -> Floats:
     flat = flat if flat.is_floating_point() else flat.double()
     size = max(1, CHUNK // (flat.shape[1] * rows.shape[1]))
     means = [flat[some].mean(dim=1) for some in torch.split(rows, size)]
-    found: Floats = torch.cat(means).double().numpy()
-    return found
+    return torch.cat(means).double().numpy()

@@ -17,15 +17,7 @@ from leakgauge.privacy.certificates import guarantees
 from leakgauge.results.measurements import Run
 from leakgauge.runs.records import Records
 
-OF_GAMES = (
-    "allow_loop",
-    "ratio_bins",
-    "ratio_of",
-    "ratio_counts",
-    "candidates",
-    "stack",
-    "optimizer",
-)
+OF_GAMES = ("allow_loop", "ratio_bins", "ratio_of", "ratio_counts", "candidates", "stack")
 OF_USERS = ("private_users", "shadow_users")
 """Settings that only user inference has."""
 
@@ -118,10 +110,9 @@ def _settings(games: Sequence[str], records: Records, spec: InferenceSpec) -> di
     """Return the settings of a run; a number that depends on the game is stated for each."""
     data: dict[str, Any] = {"data": spec.data} if spec.data else {}
     if spec.task is None:
-        roles = ("group", "drop", "bins", "drop_missing", "merge_rare")
-        data |= {name: _plain(getattr(spec, name)) for name in roles}
-        data |= {"loss": spec.loss}
-        data |= spec.reading
+        data |= {"group": spec.group, "drop": list(spec.drop), "bins": dict(spec.bins)}
+        data |= {"drop_missing": spec.drop_missing, "merge_rare": spec.merge_rare}
+        data |= {"loss": spec.loss, **spec.reading}
     else:
         data["task"] = spec.task
     return {
@@ -140,6 +131,7 @@ def _settings(games: Sequence[str], records: Records, spec: InferenceSpec) -> di
         "seed": spec.seed,
         "max_bytes": MAX_BYTES,
         **{name: getattr(spec, name) for name in OF_GAMES},
+        "optimizer": spec.optimizer,
         "shadow": spec.shadow,
         **({name: getattr(spec, name) for name in OF_USERS} if USER in spec.ask else {}),
         **({"private": spec.private} if spec.private is not None else {}),
@@ -154,12 +146,6 @@ def _of_games(numbers: Mapping[str, int]) -> int | dict[str, int]:
     """Return the number of all games, or that of each if they differ."""
     first, *others = set(numbers.values())
     return dict(numbers) if others else first
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _guarantees(stages: Sequence[GameStage]) -> dict[str, Any]:

@@ -19,15 +19,12 @@ from leakgauge.results.statistics import Ints, clopper_pearson
 from leakgauge.training.utility import utility_of
 
 
-def scored_trials(stage: GameStage, reading: RunReading) -> scores.ScoredTrials:
+def scored_trials(stage: GameStage, reading: RunReading) -> ScoredTrials:
     """Return a reading together with the truth."""
     trials = stage.trials
-    return scores.ScoredTrials(
-        trials.secret.cpu().numpy(),
-        reading.log_posterior,
-        trials.block.cpu().numpy(),
-        None if trials.users is None else trials.users.cpu().numpy(),
-    )
+    users = None if trials.users is None else trials.users.cpu().numpy()
+    truth, block = trials.secret.cpu().numpy(), trials.block.cpu().numpy()
+    return ScoredTrials(truth, reading.log_posterior, block, users)
 
 
 def scored(stage: GameStage, reading: RunReading, base: Measurement) -> Iterator[Measurement]:
@@ -37,17 +34,11 @@ def scored(stage: GameStage, reading: RunReading, base: Measurement) -> Iterator
     rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
     chance = scores.chance(trials.truth, stage.majority)
     for metric, estimate in scores.score(trials, majority=stage.majority, rng=rng).items():
-        drawn = metric == scores.AUROC and rounds_of(reading.when) is None
-        curve = scores.roc(trials) if drawn else None
-        held_out = reading.auroc if metric == scores.AUROC else None
-        yield replace(
-            base,
-            metric=metric,
-            estimate=estimate,
-            chance=chance[metric],
-            curve=curve,
-            held_out=held_out,
-        )
+        one = replace(base, metric=metric, estimate=estimate, chance=chance[metric])
+        if metric == scores.AUROC:
+            curve = scores.roc(trials) if rounds_of(reading.when) is None else None
+            one = replace(one, curve=curve, held_out=reading.auroc)
+        yield one
     rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
     information = information_lower_bound(trials, stage.log_prior, rng=rng)
     yield replace(base, metric=scores.INFORMATION, estimate=information, chance=0.0)
@@ -60,11 +51,7 @@ def baseline_figures(stage: GameStage, base: Measurement) -> Iterator[Measuremen
         rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
         estimates = scores.score(trials, majority=stage.majority, rng=rng)
         yield replace(
-            base,
-            metric=name,
-            round=stage.spec.rounds,
-            estimate=estimates[scores.AUROC],
-            chance=0.5,
+            base, metric=name, round=stage.spec.rounds, estimate=estimates[scores.AUROC], chance=0.5
         )
 
 

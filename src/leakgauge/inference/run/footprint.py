@@ -29,11 +29,9 @@ def check_footprint(stage: GameStage) -> None:
     for attack in stage.attacks:
         kept = _kept(stage, attack)
         if kept > 0:
-            require_memory(
-                stage.max_bytes + kept,
-                f"{attack.name}, which keeps the features of {_batches(attack):,} shadow batches,",
-                _instead(stage, attack, kept),
-            )
+            what = f"keeps the features of {_batches(attack):,} shadow batches,"
+            advice = _instead(stage, attack, kept)
+            require_memory(stage.max_bytes + kept, f"{attack.name}, which {what}", advice)
 
 
 def _instead(stage: GameStage, attack: Any, kept: int) -> str:
@@ -48,9 +46,8 @@ def _kept(stage: GameStage, attack: Any) -> int:
     view = getattr(attack, "kept", None)
     if view is None:
         return 0
-    one = {
-        name: leaf.new_zeros(1, *leaf.shape) for name, leaf in params_of(stage.task.model).items()
-    }
+    params = params_of(stage.task.model)
+    one = {name: leaf.new_zeros(1, *leaf.shape) for name, leaf in params.items()}
     return int(_batches(attack) * view(one).shape[1] * BYTES_PER_FEATURE)
 
 

@@ -30,13 +30,7 @@ from leakgauge.inference.run.rounds import RoundResults
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.words import FRESH
 from leakgauge.results import scores
-from leakgauge.results.measurements import (
-    CHOSEN,
-    HEADLINE,
-    STACKED,
-    Estimate,
-    Measurement,
-)
+from leakgauge.results.measurements import CHOSEN, HEADLINE, STACKED, Estimate, Measurement
 
 
 def measure(
@@ -75,17 +69,12 @@ def measure(
         versions=versions(),
     )
     with one_thread():
-        return [
-            *(
-                measurement
-                for knowledge in stage.knowledge
-                for measurement in _of_knowledge(
-                    stage, rounds, jointly, replace(base, knowledge=knowledge)
-                )
-            ),
-            *utility_figures(stage, final, base),
-            *baseline_figures(stage, base),
-        ]
+        measurements = []
+        for knowledge in stage.knowledge:
+            known = replace(base, knowledge=knowledge)
+            measurements += _of_knowledge(stage, rounds, jointly, known)
+        measurements += utility_figures(stage, final, base)
+        return [*measurements, *baseline_figures(stage, base)]
 
 
 def _of_knowledge(
@@ -161,26 +150,17 @@ def _readings(
     attack: AnyAttack,
 ) -> _Member:
     key = f"{knowledge} {attack.name}"
-    fresh = stage.spec.batches == FRESH
     single = []
     for number, results in enumerate(rounds, start=1):
-        held_out = results.held_out.get(key)
-        single.append(
-            RunReading(
-                number,
-                results.log_posterior[key],
-                held_out.by_secret() if fresh and held_out is not None else held_out,
-                {"adversary": results.details[key]},
-                results.seconds[key],
-            )
-        )
-    first: list[RunReading] = []
-    if key in jointly:
-        sums = [jointly[key]]
-    else:
-        weigh = all(one.held_out is not None for one in single)
-        sums = over_rounds(single, rules, weigh=weigh)
-        first = of_first_rounds(single, rules)
+        held_out, details = results.held_out.get(key), {"adversary": results.details[key]}
+        if held_out is not None and stage.spec.batches == FRESH:
+            held_out = held_out.by_secret()
+        posterior, seconds = results.log_posterior[key], results.seconds[key]
+        single.append(RunReading(number, posterior, held_out, details, seconds))
+    weigh = all(one.held_out is not None for one in single)
+    alone = key in jointly
+    sums = [jointly[key]] if alone else over_rounds(single, rules, weigh=weigh)
+    first = [] if alone else of_first_rounds(single, rules)
     seconds = sum(one.seconds for one in single)
     of_attack = {"adversary": repr(attack)}
     return _Member(
@@ -200,11 +180,9 @@ def _panel(
     by_round = {name: one for name, one in members.items() if name not in together}
     numbers = range(len(by_round))
     text = f"weights of {', '.join(by_round)}: {{}}"
+    each = zip(*(one.rounds for one in by_round.values()), strict=True)
     single = [
-        weighted(parts, rules, number, text, numbers)
-        for number, parts in enumerate(
-            zip(*(one.rounds for one in by_round.values()), strict=True), start=1
-        )
+        weighted(parts, rules, number, text, numbers) for number, parts in enumerate(each, start=1)
     ]
     groups = [number for number, one in enumerate(by_round.values()) for _ in one.rounds]
     groups += range(len(by_round), len(members))
@@ -240,27 +218,20 @@ def _figures(
     stage: GameStage, member: _Member, base: Measurement
 ) -> dict[int | str, list[Measurement]]:
     """Return the figures of every reading."""
-    return {
-        one.when: list(
-            scored(
-                stage,
-                one,
-                replace(base, round=one.when, details=one.details, seconds=one.seconds),
-            )
-        )
-        for one in (*member.rounds, *member.first, *member.sums[::-1])
-    }
+    figures = {}
+    for one in (*member.rounds, *member.first, *member.sums[::-1]):
+        read = replace(base, round=one.when, details=one.details, seconds=one.seconds)
+        figures[one.when] = list(scored(stage, one, read))
+    return figures
 
 
 def _each_value(stage: GameStage, reading: RunReading, like: Measurement) -> list[Measurement]:
     """Return the AUROC of each value of the secret against all others for the headline."""
-    trials = scored_trials(stage, reading)
     rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
+    estimates = scores.each_value(scored_trials(stage, reading), rng=rng)
     return [
         replace(like, metric=f"{scores.AUROC}: {name}", estimate=estimate, chance=0.5, curve=None)
-        for name, estimate in zip(
-            stage.game.value_names, scores.each_value(trials, rng=rng), strict=True
-        )
+        for name, estimate in zip(stage.game.value_names, estimates, strict=True)
     ]
 
 
@@ -294,9 +265,5 @@ def _most_at_risk(
 def _marked(one: Measurement, mark: str, member: _Member, reading: RunReading) -> Measurement:
     """Return a figure of the chosen reading as that of the adversary."""
     compared = ", ".join(f"{each.name} {each.auroc:.3f}" for each in member.preferred)
-    details = {
-        **one.details,
-        "reading": reading.name,
-        "AUROC on held-out shadow batches": compared,
-    }
+    details = {**one.details, "reading": reading.name, "AUROC on held-out shadow batches": compared}
     return replace(one, round=mark, details=details)

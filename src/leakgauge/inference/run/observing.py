@@ -32,10 +32,9 @@ def shadows_of_round(
     clean = shadow_of_round(stage, number, params)
     asked = (getattr(attack, "view", None) for attack in stage.attacks)
     views = [view for view in asked if view is not None]
+    room = clean.max_bytes if len(stage.attacks) > 1 else 0
     return {
-        knowledge: replace(clean, defense=known).sharing(
-            Shared(views, max_bytes=clean.max_bytes if len(stage.attacks) > 1 else 0)
-        )
+        knowledge: replace(clean, defense=known).sharing(Shared(views, max_bytes=room))
         for knowledge, known in ((STATIC, clean.defense), (ADAPTIVE, defense))
     }
 
@@ -51,15 +50,15 @@ def shadow_of_round(stage: GameStage, number: int, params: Params) -> Shadow:
     """Return the public records at the parameters of a round, without a defense."""
     spec = stage.spec
     drawn = number if spec.batches == FRESH else 0  # 0: the same batches in every round
-    shadow = stage.game.shadow(
+    return stage.game.shadow(
         stage.task,
         params,
         stage.in_round(stage.public, "adversary", number),
         max_bytes=stage.max_bytes,
         noise_seed=derive(spec.seed, stage.name, "shadow noise", number),
         held_out_seed=derive(spec.seed, stage.game.name, "held out", drawn),
+        draw_seed=derive(spec.seed, stage.game.name, "shadow batches", number),
     )
-    return replace(shadow, draw_seed=derive(spec.seed, stage.game.name, "shadow batches", number))
 
 
 def _learned(stage: GameStage, number: int, params: Params) -> Defense:
@@ -69,12 +68,9 @@ def _learned(stage: GameStage, number: int, params: Params) -> Defense:
     rng = stream(stage.spec.seed, stage.name, "learn", number)
     features, secret = shadow.observe(batches, view=FlattenView(), rng=rng)
     device = next(iter(params.values())).device
-    return stage.defense.learned(
-        torch.from_numpy(features).to(device),
-        torch.from_numpy(secret).to(device),
-        classes=shadow.values,
-        generator=torch_stream(stage.spec.seed, stage.name, "learn", number),
-    )
+    seen = (torch.from_numpy(array).to(device) for array in (features, secret))
+    generator = torch_stream(stage.spec.seed, stage.name, "learn", number)
+    return stage.defense.learned(*seen, classes=shadow.values, generator=generator)
 
 
 def sent_by_clients(

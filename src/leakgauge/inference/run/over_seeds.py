@@ -30,9 +30,8 @@ def combined(measurements: Sequence[Measurement]) -> list[Measurement]:
     for one in measurements:
         of_value = one.round == HEADLINE and one.metric not in METRICS
         if one.round != HEADLINE or of_value:
-            groups.setdefault(_figure(one, adversary="" if of_value else one.adversary), []).append(
-                one
-            )
+            adversary = "" if of_value else one.adversary
+            groups.setdefault((*_test(one), adversary, one.metric, one.round), []).append(one)
     winners = _winners(measurements)
     means = [_mean(several) for several in groups.values()]
     return [each for one in means for each in _with_headline(one, winners)]
@@ -65,10 +64,6 @@ def _test(one: Measurement) -> tuple[str, str, str]:
     return one.game, one.defense, one.knowledge
 
 
-def _figure(one: Measurement, *, adversary: str) -> tuple[object, ...]:
-    return *_test(one), adversary, one.metric, one.round
-
-
 def _mean(several: Sequence[Measurement]) -> Measurement:
     first = several[0]
     held_out = [one.held_out for one in several if one.held_out is not None]
@@ -97,13 +92,10 @@ def _by_seed(several: Sequence[Measurement]) -> dict[str, str]:
     """Return the figure of each seed; empty for single rounds and sums of the first ones."""
     if isinstance(several[0].round, int) or rounds_of(several[0].round) is not None:
         return {}
-    values = (f"{one.seed}: {number(one.estimate.value)}" for one in several)
-    return {BY_SEED: ", ".join(values)}
+    return {BY_SEED: ", ".join(f"{one.seed}: {number(one.estimate.value)}" for one in several)}
 
 
 def _mean_curve(several: Sequence[Measurement]) -> tuple[tuple[float, float], ...] | None:
     """Return the mean of the ROCs, which share their false positive rates."""
     curves = [one.curve for one in several if one.curve is not None]
-    if not curves:
-        return None
-    return tuple((x, y) for x, y in np.mean(curves, axis=0).tolist())
+    return tuple((x, y) for x, y in np.mean(curves, axis=0).tolist()) if curves else None

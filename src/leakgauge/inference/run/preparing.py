@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, nearest, require, require_choice
 from leakgauge.core.types import Dataset
 from leakgauge.data import Source, Split
 from leakgauge.data.roles import resolve_roles
@@ -20,13 +20,7 @@ from leakgauge.inference.catalog import (
     panel_of,
     parse_adversary,
 )
-from leakgauge.inference.checking import (
-    GameAttacks,
-    adversary_names,
-    attacks_for,
-    defenses_of,
-    without_panel,
-)
+from leakgauge.inference.checking import GameAttacks, adversary_names, attacks_for, defenses_of
 from leakgauge.inference.games.games import code_of
 from leakgauge.inference.games.users import check_users
 from leakgauge.inference.run.description import describe
@@ -70,24 +64,19 @@ def prepare(spec: InferenceSpec, source: Source) -> InferencePrepared:
         InputError: the data do not allow a word of ``--ask`` or are too few, or the model or a
             defense does not fit them; the message states the remedy.
     """
-    if source.dataset is not None:
-        spec = _of_task(spec, source.dataset)
-    else:
-        spec = _of_columns(spec, source)
+    data = source.dataset
+    spec = _of_columns(spec, source) if data is None else _of_task(spec, data)
     spec = replace(spec, adversary=adversary_names(spec))
     seeds = range(spec.seed, spec.seed + spec.seeds)
     first, *others = (_prepared(replace(spec, seed=seed), source) for seed in seeds)
     every = (first, *others)
-    run = replace(
-        first.run,
-        notes=tuple(dict.fromkeys(text for one in every for text in one.run.notes)),
-        warnings=list(dict.fromkeys(text for one in every for text in one.run.warnings)),
-    )
+    notes = dict.fromkeys(text for one in every for text in one.run.notes)
+    warnings = dict.fromkeys(text for one in every for text in one.run.warnings)
     return replace(
         first,
         spec=spec,
         stages=tuple(stage for one in every for stage in one.stages),
-        run=run,
+        run=replace(first.run, notes=tuple(notes), warnings=list(warnings)),
         refused=tuple(dict.fromkeys(text for one in every for text in one.refused)),
     )
 
@@ -124,14 +113,14 @@ def _stages(spec: InferenceSpec, ask: str, records: Records, split: Split) -> li
     data = data if spec.by_user else replace(data, users=None)
     stages = []
     for defense in defenses_of(spec, ask):
-        attacks, notes = _able(ask, attacks_for(spec, ask, defense), data.rows(split.public), spec)
+        able, notes = _able(ask, attacks_for(spec, ask, defense), data.rows(split.public), spec)
         stage = make_stage(
             ask,
             task,
             data,
             split,
-            attacks=attacks.attacks,
-            panel=attacks.panel,
+            attacks=able.attacks,
+            panel=able.panel,
             notes=notes,
             spec=spec,
             defense=defense,
@@ -158,7 +147,9 @@ def _able(
     if fewest >= HELD_OUT:
         return attacks, ()
     what = "records" if public.users is None else "users"
-    alone = without_panel(attacks)
+    # the first adversary of the panel is that of the paper
+    others = (one for one in attacks.attacks if one.name not in attacks.panel[1:])
+    alone = GameAttacks(tuple(others))
     note = (
         f"a value of {secret!r} has {fewest} shadow {what}; a panel needs {HELD_OUT} to hold some "
         f"out, so {alone.attacks[0].name} runs alone; raise --shadow, or bring more {what}"
@@ -184,21 +175,16 @@ def _of_users(
 
 
 def _of_task(spec: InferenceSpec, data: Dataset) -> InferenceSpec:
+    """Fill in the named secret, or the only one of the dataset."""
     refuse_of_a_table(spec)
     if set(spec.ask) == {USER}:
         return spec
-    return replace(spec, secret=_only_secret(data, spec.secret))
-
-
-def _only_secret(data: Dataset, named: str | None) -> str:
-    """Return the named secret, or the only one of the dataset."""
     known = list(data.secrets)
     require(len(known) > 0, "the Dataset of --task has no secrets; fill Dataset.secrets")
-    if named is None:
-        require(len(known) == 1, f"--secret is missing{nearest('', known)}")
-        return known[0]
-    require(named in known, f"--secret is {named!r}{nearest(named, known)}")
-    return named
+    require(len(known) == 1 or spec.secret is not None, f"--secret is missing{nearest('', known)}")
+    secret = known[0] if spec.secret is None else spec.secret
+    require_choice(secret, "--secret", known)
+    return replace(spec, secret=secret)
 
 
 def _of_columns(spec: InferenceSpec, source: Source) -> InferenceSpec:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.adversaries.stacking import (
@@ -18,8 +17,7 @@ from leakgauge.inference.adversaries.stacking import (
 from leakgauge.inference.words import summed
 from leakgauge.results.measurements import ACCUMULATED, STACKED, first_rounds
 from leakgauge.results.scores import AUROC, ScoredTrials, figures
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 MARGIN = 0.3
 """Required lead in held-out AUROC of another reading over the preferred one.
@@ -108,9 +106,8 @@ def over_rounds(
     if weigh:
         each = held_out_of(rounds)
         held_out = HeldOut(np.sum([one.log_odds for one in each], axis=0), each[0].secret)
-    plain = RunReading(
-        ACCUMULATED, accumulate(posteriors, rules.log_prior), held_out, seconds=seconds
-    )
+    total = accumulate(posteriors, rules.log_prior)
+    plain = RunReading(ACCUMULATED, total, held_out, seconds=seconds)
     if not weigh:
         return [plain]
     text = "weights of the rounds: {}"

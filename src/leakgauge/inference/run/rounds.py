@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
@@ -34,9 +33,10 @@ from leakgauge.inference.run.observing import (
     shadows_of_round,
 )
 from leakgauge.inference.run.readings import RunReading
-from leakgauge.inference.run.stage import GameStage, compares_candidates, with_candidates
+from leakgauge.inference.run.stage import GameStage, with_candidates
 from leakgauge.inference.words import FRESH
 from leakgauge.results.measurements import ACCUMULATED
+from leakgauge.results.statistics import Floats
 
 BATCHES = 2000
 """Number of held-out shadow batches for an attack without ``batches``."""
@@ -53,22 +53,18 @@ class RoundResults:
         held_out: log-odds of held-out shadow batches, if any.
     """
 
-    log_posterior: Mapping[str, NDArray[np.float64]]
+    log_posterior: Mapping[str, Floats]
     details: Mapping[str, str]
     seconds: Mapping[str, float]
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)
 
 
+@one_thread()
 def attack_round(stage: GameStage, number: int, params: Params) -> RoundResults:
     """Fit every adversary at the parameters of a round, and return its posteriors of the trials.
 
     The gradients of the trials are computed chunk by chunk and never held at once.
     """
-    with one_thread():
-        return _attack_round(stage, number, params)
-
-
-def _attack_round(stage: GameStage, number: int, params: Params) -> RoundResults:
     defense = defense_of_round(stage, number, params)
     shadows = shadows_of_round(stage, number, params, defense)
     fitted: dict[str, Adversary | CandidateAdversary] = {}
@@ -114,35 +110,34 @@ def _posteriors(
     defense: Defense,
     fitted: Mapping[str, Adversary | CandidateAdversary],
     seconds: dict[str, float],
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, Floats]:
     spec, trials = stage.spec, stage.trials
     if spec.batches == FRESH:
         rng = stream(spec.seed, stage.game.name, "redraw", number)
         trials = stage.game.redraw(trials, rng=rng)
     trials = with_candidates(stage, trials)
-    found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in fitted}
-    matching = {attack.name for attack in stage.attacks if compares_candidates(attack)}
+    found: dict[str, list[Floats]] = {name: [] for name in fitted}
+    compared = any(isinstance(one, CandidateAdversary) for one in fitted.values())
     order, done = by_block(trials), 0
     for grads in sent_by_clients(stage, number, params, trials, defense, order=order):
         chunk = order[done : done + len(next(iter(grads.values())))]
         done += len(chunk)
-        held = (
-            candidates_of_trials(stage, number, params, defense, trials, chunk) if matching else {}
-        )
+        held = {}
+        if compared:
+            held = candidates_of_trials(stage, number, params, defense, trials, chunk)
         for key, adversary in fitted.items():
             began = time.perf_counter()
-            knowledge, name = key.split(" ", 1)
-            if name in matching:
-                assert isinstance(adversary, CandidateAdversary)
-                found[key].append(adversary.log_posterior(grads, held[knowledge]))
+            if isinstance(adversary, CandidateAdversary):
+                candidates = held[key.partition(" ")[0]]
+                found[key].append(adversary.log_posterior(grads, candidates))
             else:
-                assert not isinstance(adversary, CandidateAdversary)
                 found[key].append(adversary.log_posterior(grads))
             seconds[key] += time.perf_counter() - began
     back = order.argsort().cpu().numpy()
     return {name: np.concatenate(parts)[back] for name, parts in found.items()}
 
 
+@one_thread()
 def attack_jointly(
     stage: GameStage,
     starts: Sequence[Params],
@@ -167,22 +162,21 @@ def attack_jointly(
         return {}
     products: dict[tuple[str, str], Products] = {}
     shadows: Mapping[str, Shadow] = {}
-    with one_thread():
-        for number, params in enumerate(starts, start=1):
-            defense = defense_of_round(stage, number, params)
-            shadows = shadows_of_round(stage, number, params, defense)
-            shadows = {knowledge: shadows[knowledge] for knowledge in stage.knowledge}
-            for attack in attacks:
-                sent = sent_by_clients(stage, number, params, stage.trials, defense)
-                for knowledge, new in products_of_round(attack, shadows, sent).items():
-                    key = knowledge, attack.name
-                    products[key] = products[key] + new if key in products else new
-            progress(number)
-        return {
-            f"{knowledge} {attack.name}": RunReading(
-                ACCUMULATED,
-                *joint_posterior(attack, shadow, products[knowledge, attack.name], stage.log_prior),
-            )
-            for attack in attacks
-            for knowledge, shadow in shadows.items()
-        }
+    for number, params in enumerate(starts, start=1):
+        defense = defense_of_round(stage, number, params)
+        shadows = shadows_of_round(stage, number, params, defense)
+        shadows = {knowledge: shadows[knowledge] for knowledge in stage.knowledge}
+        for attack in attacks:
+            sent = sent_by_clients(stage, number, params, stage.trials, defense)
+            for knowledge, new in products_of_round(attack, shadows, sent).items():
+                key = knowledge, attack.name
+                products[key] = products[key] + new if key in products else new
+        progress(number)
+    return {
+        f"{knowledge} {attack.name}": RunReading(
+            ACCUMULATED,
+            *joint_posterior(attack, shadow, products[knowledge, attack.name], stage.log_prior),
+        )
+        for attack in attacks
+        for knowledge, shadow in shadows.items()
+    }

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import nearest, require
+from leakgauge.core.checks import require, require_known
 from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
 from leakgauge.data.split import split_users
@@ -32,15 +32,12 @@ def split_of(records: Records, spec: InferenceSpec) -> Split:
     """
     if set(spec.ask) != {USER}:
         secret = spec.secret_column
-        require(
-            secret in records.secrets,
-            f"no secret {secret!r} in the data{nearest(secret, records.secrets)}",
-        )
-    rng = stream(spec.seed, "split")
+        require_known(secret, records.secrets, f"no secret {secret!r} in the data")
+    rng, label = stream(spec.seed, "split"), _classes(records)
     if USER in spec.ask:
         split = split_users(
             users_of(records.users),
-            label=_classes(records),
+            label=label,
             classes=records.classes,
             least=BATCHES_OF_A_USER * spec.batch_of(USER),
             most=(spec.private_users, spec.shadow_users),
@@ -52,7 +49,7 @@ def split_of(records: Records, spec: InferenceSpec) -> Split:
     split = split_records(
         records.secrets[secret],
         users=records.users if spec.by_user else None,
-        label=_classes(records),
+        label=label,
         values=records.values.get(secret, ()),
         classes=records.classes,
         shadow=spec.shadow,
@@ -107,9 +104,8 @@ def _refuse_rare(records: Records, spec: InferenceSpec, split: Split) -> None:
     codes = records.secrets[secret].cpu()
     names = records.values.get(secret, ())
     for value in range(int(codes.max()) + 1):
-        private, public = (
-            int((codes[rows] == value).sum()) for rows in (split.private, split.public)
-        )
+        parts = (split.private, split.public)
+        private, public = (int((codes[rows] == value).sum()) for rows in parts)
         name = names[value] if names else value
         require(
             private >= MIN_BLOCKS and public >= NEED_PUBLIC,

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from leakgauge.core.checks import nearest, require, require_choice
+from leakgauge.core.checks import require, require_choice, require_known
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Params, Task
@@ -39,6 +38,7 @@ from leakgauge.inference.games.games import one_against_rest
 from leakgauge.inference.games.users import users_of
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.inference.words import EMPIRICAL
+from leakgauge.results.statistics import Floats
 from leakgauge.runs.spec import check_bounds
 
 BYTES_PER_PARAMETER = 300
@@ -134,10 +134,9 @@ class GameStage:
         return self.spec.batch_of(self.game.name)
 
     @property
-    def log_prior(self) -> NDArray[np.float64]:
+    def log_prior(self) -> Floats:
         """log P(a) ``[m]``."""
-        log_prior: NDArray[np.float64] = np.log(np.asarray(self.game.prior))
-        return log_prior
+        return np.asarray(np.log(self.game.prior))
 
     @property
     def name(self) -> str:
@@ -222,9 +221,8 @@ def make_stage(
     generator = torch_stream(spec.seed, "defense", chosen.name)
     task = chosen.prepare(task, shape=tuple(data.x.shape[1:]), generator=generator)
     _try(task, data, spec.batch_of(ask), allow_loop=spec.allow_loop)
-    private, public, test = (
-        data.rows(rows.to(device)) for rows in (split.private, split.public, split.test)
-    )
+    parts = (split.private, split.public, split.test)
+    private, public, test = (data.rows(rows.to(device)) for rows in parts)
     values = int(data.secrets[spec.secret_of(ask)].max()) + 1
     game = _deal(ask, private, values, spec)
     trials = game.draw_trials(spec.trials_of(ask), rng=stream(spec.seed, ask, "trials"))
@@ -244,15 +242,11 @@ def make_stage(
 
 def with_candidates(stage: GameStage, trials: Trials) -> Trials:
     """Return the trials with the candidate batches of candidate attacks."""
-    if trials.candidates is not None or not any(map(compares_candidates, stage.attacks)):
+    compared = any(isinstance(attack, CandidateAttack) for attack in stage.attacks)
+    if trials.candidates is not None or not compared:
         return trials
     candidates = attribute_candidates(trials, stage.secret, stage.game.values)
     return replace(trials, candidates=candidates)
-
-
-def compares_candidates(attack: AnyAttack) -> bool:
-    """Return whether the attack compares candidate batches."""
-    return isinstance(attack, CandidateAttack)
 
 
 def _with_secret(ask: str, data: Dataset, spec: InferenceSpec) -> Dataset:
@@ -260,9 +254,7 @@ def _with_secret(ask: str, data: Dataset, spec: InferenceSpec) -> Dataset:
     secret = spec.secret_of(ask)
     if ask == UserInference.name:
         return replace(data, secrets={**data.secrets, secret: users_of(data.users)})
-    require(
-        secret in data.secrets, f"no secret {secret!r} in the data{nearest(secret, data.secrets)}"
-    )
+    require_known(secret, data.secrets, f"no secret {secret!r} in the data")
     if ask == ProportionInference.name:
         return one_against_rest(data, secret, spec.ratio_of)
     return data
@@ -272,19 +264,18 @@ def _try(task: Task, data: Dataset, batch_size: int, *, allow_loop: bool) -> Non
     """Compute the gradient of one batch, to refuse an unsuitable model before training."""
     first = data.rows(torch.arange(min(len(data), batch_size), device=data.y.device))
     x = with_noise(task, first.x, generator=torch_stream(0, "try"))
-    if not allow_loop:
-        check_vectorisable(task, x, first.y)
-    else:
+    if allow_loop:
         batch_gradients(task, params_of(task.model), x[None], first.y[None])
+    else:
+        check_vectorisable(task, x, first.y)
 
 
 def _deal(ask: str, private: Dataset, values: int, spec: InferenceSpec) -> Game:
     rng = stream(spec.seed, ask, "blocks")
     batch_size, secret = spec.batch_of(ask), spec.secret_of(ask)
     if ask == UserInference.name:
-        return UserInference.deal(
-            private, batch_size=batch_size, candidates=spec.candidates, rng=rng
-        )
+        count = spec.candidates
+        return UserInference.deal(private, batch_size=batch_size, candidates=count, rng=rng)
     game = BATCH_GAMES[ask]
     proportion = game is ProportionInference
     mix = Ratio(spec.ratio_bins, spec.ratio_counts) if proportion else Pure(values)

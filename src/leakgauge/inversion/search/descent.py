@@ -13,7 +13,7 @@ from leakgauge.inversion.search.settings import SearchSettings, factor
 from leakgauge.runs.checkpoint import Checkpoint, restore_optimizer
 from leakgauge.runs.work import digest_of
 
-SearchLoss = Callable[[Tensor, Tensor | None, Tensor, float], Tensor]
+Cost = Callable[[Tensor, Tensor | None, Tensor, float], Tensor]
 """``(x [n, B, ...], label scores [n, B, classes] or None, rows [n], share of the iterations done)
 -> loss [n]``."""
 
@@ -47,7 +47,7 @@ class Descent:
 
 
 def descend(
-    loss: SearchLoss,
+    loss: Cost,
     settings: SearchSettings,
     x: Tensor,
     scores: Tensor | None,
@@ -90,12 +90,7 @@ class _State:
     """Everything that the next iteration needs."""
 
     def __init__(
-        self,
-        loss: SearchLoss,
-        settings: SearchSettings,
-        x: Tensor,
-        scores: Tensor | None,
-        snapshots: int,
+        self, loss: Cost, settings: SearchSettings, x: Tensor, scores: Tensor | None, snapshots: int
     ) -> None:
         self._settings, self.x = settings, x.detach().clone()
         self.scores = None if scores is None else scores.detach().clone()
@@ -126,7 +121,7 @@ class _State:
         self.next = at + 1
         return True
 
-    def end(self, loss: SearchLoss) -> Descent:
+    def end(self, loss: Cost) -> Descent:
         """Offer the last point, and return the result."""
         x, scores = self.x, self.scores
         rows = torch.arange(len(x), device=x.device)
@@ -257,9 +252,7 @@ def _spread(last: int, points: int) -> list[int]:
 class _FirstOrder:
     """Adam, all rows in one tensor: it works number by number, so rows stay apart."""
 
-    def __init__(
-        self, how: SearchSettings, loss: SearchLoss, x: Tensor, scores: Tensor | None
-    ) -> None:
+    def __init__(self, how: SearchSettings, loss: Cost, x: Tensor, scores: Tensor | None) -> None:
         self._how, self._loss, self._x, self._scores = how, loss, x, scores
         self._changed = [x] if scores is None else [x, scores]
         self._adam = torch.optim.Adam(self._changed, lr=how.lr)
@@ -296,9 +289,7 @@ class _FirstOrder:
 class _Newton:
     """L-BFGS, an optimiser for each row: one for several would couple their steps."""
 
-    def __init__(
-        self, how: SearchSettings, loss: SearchLoss, x: Tensor, scores: Tensor | None
-    ) -> None:
+    def __init__(self, how: SearchSettings, loss: Cost, x: Tensor, scores: Tensor | None) -> None:
         self._how, self._loss, self._x = how, loss, x
         self._changed = [x] if scores is None else [x, scores]
         rows = range(len(x))
