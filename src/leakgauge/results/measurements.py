@@ -10,6 +10,8 @@ import pydantic
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.files import read_text, write_text
+from leakgauge.core.knowledge import STATIC
+from leakgauge.core.versions import versions
 
 MEASUREMENTS_FILE = "measurements.jsonl"
 RUN_FILE = "run.yaml"
@@ -136,6 +138,48 @@ class Measurement:
     held_out: float | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellContext:
+    """The fields that several measurements share; by default those of a static adversary.
+
+    Attributes:
+        question: name of the question.
+        game: name of the game; empty for the question's name.
+        dataset: name of the data.
+        label: name of what the model predicts.
+        secret: name of the protected attribute.
+        defense: name of the defense.
+        knowledge: the adversary's knowledge of the defense.
+        adversary: name of the adversary.
+        round: round of the figures, or all rounds together.
+        seed: seed of the run.
+        details: reprs of the objects that compute the figures.
+        seconds: computing time of the figures.
+    """
+
+    question: str
+    game: str = ""
+    dataset: str
+    label: str = ""
+    secret: str = ""
+    defense: str = "none"
+    knowledge: str = STATIC
+    adversary: str = ""
+    round: int | str = ACCUMULATED
+    seed: int
+    details: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def measurement(
+        self, metric: str, estimate: Estimate, *, chance: float = 0.0, **others: Any
+    ) -> Measurement:
+        """Return one figure; ``others`` are further fields, or replace those of the context."""
+        shared = {**vars(self), "game": self.game or self.question, "versions": versions()}
+        return Measurement(
+            **{**shared, **others, "metric": metric, "estimate": estimate, "chance": chance}
+        )
 
 
 @dataclass(frozen=True)

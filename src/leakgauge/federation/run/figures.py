@@ -6,8 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from leakgauge.core.knowledge import STATIC
-from leakgauge.core.versions import versions
 from leakgauge.federation.metrics import (
     LOSS,
     METRICS,
@@ -22,10 +20,9 @@ from leakgauge.federation.run.properties import PropertyResult, over_rounds
 from leakgauge.federation.run.rebuilding import RebuiltUpdate
 from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
-from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+from leakgauge.results.measurements import ACCUMULATED, CellContext, Estimate, Measurement
 from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.results.statistics import mean_estimate, mean_of, share_estimate
-from leakgauge.runs.spec import NONE
 
 
 @dataclass
@@ -106,19 +103,13 @@ def _measurement(
 ) -> Measurement:
     spec = prepared.spec
     who = {RECONSTRUCTION: spec.method, MEMBERSHIP: "chosen", PROPERTY: "simulated clients"}
-    return Measurement(
+    context = CellContext(
         question=NAME,
         game=ask,
         dataset=prepared.source.name,
-        label="",
         secret=prepared.secret if ask == PROPERTY else "",
-        defense=NONE,
-        knowledge=STATIC,
         adversary=who[ask],
-        metric=metric,
         round=when,
         seed=spec.seed,
-        estimate=estimate,
-        chance=chance,
-        versions=versions(),
     )
+    return context.measurement(metric, estimate, chance=chance)

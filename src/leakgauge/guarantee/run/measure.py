@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from leakgauge.core.knowledge import ADAPTIVE
-from leakgauge.core.versions import versions
 from leakgauge.guarantee.game import AuditResult
 from leakgauge.guarantee.metrics import (
     DISTANCE_OVER_CLIP,
@@ -20,7 +19,7 @@ from leakgauge.guarantee.pair import NeighbourPair
 from leakgauge.guarantee.run.preparing import GuaranteePrepared
 from leakgauge.guarantee.spec import QUESTION
 from leakgauge.privacy.estimate import Errors, epsilon_gaussian_dp
-from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+from leakgauge.results.measurements import CellContext, Estimate, Measurement
 from leakgauge.results.statistics import histogram_of
 
 BINS = 60
@@ -34,25 +33,24 @@ def measurements_of(
     figures = _figures(result, promised["mechanism_exact"])
     scores = histogram_of(result.null, result.alternative, BINS)
     spec, claim = prepared.spec, prepared.claimed
+    context = CellContext(
+        question=QUESTION,
+        game=prepared.attribute,
+        dataset=prepared.source.name,
+        label=prepared.label,
+        secret=prepared.attribute,
+        defense=f"dpsgd:clip={claim.clip:g},noise={claim.noise:g}",
+        knowledge=ADAPTIVE,
+        adversary=spec.statistic,
+        seed=spec.seed,
+    )
     return [
-        Measurement(
-            question=QUESTION,
-            game=prepared.attribute,
-            dataset=prepared.source.name,
-            label=prepared.label,
-            secret=prepared.attribute,
-            defense=f"dpsgd:clip={claim.clip:g},noise={claim.noise:g}",
-            knowledge=ADAPTIVE,
-            adversary=spec.statistic,
-            metric=name,
-            round=ACCUMULATED,
-            seed=spec.seed,
-            estimate=estimate,
-            chance=0.0,
+        context.measurement(
+            name,
+            estimate,
             details=values_in_details(pair.attribute.values),
             theory=promised if name == EPSILON else {},
             histogram=scores if name == EPSILON else None,
-            versions=versions(),
         )
         for name, estimate in figures.items()
     ]

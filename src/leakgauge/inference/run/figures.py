@@ -13,7 +13,13 @@ from leakgauge.inference.run.readings import RunReading
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.results import scores
 from leakgauge.results.information import information_lower_bound
-from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, rounds_of
+from leakgauge.results.measurements import (
+    ACCUMULATED,
+    CellContext,
+    Estimate,
+    Measurement,
+    rounds_of,
+)
 from leakgauge.results.scores import ScoredTrials, hits
 from leakgauge.results.statistics import Ints, clopper_pearson
 from leakgauge.training.utility import utility_of
@@ -27,44 +33,42 @@ def scored_trials(stage: GameStage, reading: RunReading) -> ScoredTrials:
     return ScoredTrials(truth, reading.log_posterior, block, users)
 
 
-def scored(stage: GameStage, reading: RunReading, base: Measurement) -> Iterator[Measurement]:
+def scored(stage: GameStage, reading: RunReading, base: CellContext) -> Iterator[Measurement]:
     """Yield every metric of one reading."""
     trials = scored_trials(stage, reading)
     # the same resamples for every adversary and round make figures comparable
     rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
     chance = scores.chance(trials.truth, stage.majority)
     for metric, estimate in scores.score(trials, majority=stage.majority, rng=rng).items():
-        one = replace(base, metric=metric, estimate=estimate, chance=chance[metric])
+        one = base.measurement(metric, estimate, chance=chance[metric])
         if metric == scores.AUROC:
             curve = scores.roc(trials) if rounds_of(reading.when) is None else None
             one = replace(one, curve=curve, held_out=reading.auroc)
         yield one
     rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
     information = information_lower_bound(trials, stage.log_prior, rng=rng)
-    yield replace(base, metric=scores.INFORMATION, estimate=information, chance=0.0)
+    yield base.measurement(scores.INFORMATION, information)
 
 
-def baseline_figures(stage: GameStage, base: Measurement) -> Iterator[Measurement]:
+def baseline_figures(stage: GameStage, base: CellContext) -> Iterator[Measurement]:
     """Yield the AUROC of the labels and of the features of a batch, without its gradient."""
     for name, log_posterior in baselines(stage).items():
         trials = scored_trials(stage, RunReading(ACCUMULATED, log_posterior))
         rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
         estimates = scores.score(trials, majority=stage.majority, rng=rng)
-        yield replace(
-            base, metric=name, round=stage.spec.rounds, estimate=estimates[scores.AUROC], chance=0.5
-        )
+        yield base.measurement(name, estimates[scores.AUROC], chance=0.5, round=stage.spec.rounds)
 
 
-def utility_figures(stage: GameStage, final: Params, base: Measurement) -> Iterator[Measurement]:
+def utility_figures(stage: GameStage, final: Params, base: CellContext) -> Iterator[Measurement]:
     """Yield the utility of the trained model, unless its outputs do not match the labels."""
     rng = stream(stage.spec.seed, stage.game.name, "utility")
     found = utility_of(stage.task, final, stage.test, rng=rng, ranked=True)
     if found is None:
         return
     base = replace(base, round=stage.spec.rounds)
-    yield replace(base, metric=found.metric, estimate=found.estimate, chance=found.chance)
+    yield base.measurement(found.metric, found.estimate, chance=found.chance)
     if found.auroc is not None:
-        yield replace(base, metric=scores.TASK_AUROC, estimate=found.auroc, chance=0.5)
+        yield base.measurement(scores.TASK_AUROC, found.auroc, chance=0.5)
 
 
 FEWEST = 20

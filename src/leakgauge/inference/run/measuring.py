@@ -4,11 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from leakgauge.core.knowledge import STATIC
 from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
-from leakgauge.core.versions import versions
 from leakgauge.inference.adversaries.adversary import AnyAttack
 from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, USER
 from leakgauge.inference.run.figures import (
@@ -30,7 +28,13 @@ from leakgauge.inference.run.rounds import RoundResults
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.words import FRESH
 from leakgauge.results import scores
-from leakgauge.results.measurements import CHOSEN, HEADLINE, STACKED, Estimate, Measurement
+from leakgauge.results.measurements import (
+    CHOSEN,
+    HEADLINE,
+    STACKED,
+    CellContext,
+    Measurement,
+)
 
 
 def measure(
@@ -52,21 +56,14 @@ def measure(
         label: name of the label in the measurements.
         jointly: results on all rounds at once, from ``attack_jointly``.
     """
-    base = Measurement(
+    base = CellContext(
         question="inference",
         game=stage.game.name,
         dataset=dataset,
         label=label,
         secret=stage.secret,
         defense=stage.defense.name,
-        knowledge=STATIC,
-        adversary="",
-        metric="",
-        round=0,
         seed=stage.spec.seed,
-        estimate=Estimate(0, 0, 0, 0),
-        chance=0.0,
-        versions=versions(),
     )
     with one_thread():
         measurements = []
@@ -81,7 +78,7 @@ def _of_knowledge(
     stage: GameStage,
     rounds: Sequence[RoundResults],
     jointly: Mapping[str, RunReading],
-    base: Measurement,
+    base: CellContext,
 ) -> list[Measurement]:
     """Return the figures of all adversaries with one knowledge of the defense."""
     rules = WeightingRules(stage.log_prior, stage.shadow_batches)
@@ -215,7 +212,7 @@ def headline(best: Mapping[str, RunReading], rules: WeightingRules) -> str | Non
 
 
 def _figures(
-    stage: GameStage, member: _Member, base: Measurement
+    stage: GameStage, member: _Member, base: CellContext
 ) -> dict[int | str, list[Measurement]]:
     """Return the figures of every reading."""
     figures = {}

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from leakgauge.core.knowledge import STATIC
-from leakgauge.core.versions import versions
 from leakgauge.inversion.methods import Method
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import psnr
@@ -20,10 +18,15 @@ from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.scoring import in_true_order
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.words import KNOWN, NAME
-from leakgauge.results.measurements import ACCUMULATED, SECONDS, Estimate, Measurement
+from leakgauge.results.measurements import (
+    ACCUMULATED,
+    SECONDS,
+    CellContext,
+    Estimate,
+    Measurement,
+)
 from leakgauge.results.metrics import metric_named
 from leakgauge.results.statistics import mean_estimate, share_estimate
-from leakgauge.runs.spec import NONE
 
 SNAPSHOTS = 25
 """Points of the curve of PSNR."""
@@ -178,20 +181,8 @@ def _measurement(
     spec: InversionSpec, method: Method, name: str, data: str, metric: str, estimate: Estimate
 ) -> Measurement:
     """Return a figure of all updates together, without a defense; ``name`` is the method's."""
-    return Measurement(
-        question=NAME,
-        game=NAME,
-        dataset=data,
-        label="",
-        secret="records",
-        defense=NONE,
-        knowledge=STATIC,
-        adversary=name,
-        metric=metric,
-        round=ACCUMULATED,
-        seed=spec.seed,
-        estimate=estimate,
-        chance=0.0,
-        details={"settings": method.described, "labels": spec.labels},
-        versions=versions(),
+    context = CellContext(
+        question=NAME, dataset=data, secret="records", adversary=name, seed=spec.seed
     )
+    details = {"settings": method.described, "labels": spec.labels}
+    return context.measurement(metric, estimate, details=details)

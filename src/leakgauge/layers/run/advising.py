@@ -13,10 +13,10 @@ from leakgauge.layers.checking import defense_of
 from leakgauge.layers.information import Floats, calibrate
 from leakgauge.layers.metrics import AFTER, BEFORE
 from leakgauge.layers.run.judging import LayerJudgement, best, stacked
-from leakgauge.layers.run.measuring import LayerCell, scored
+from leakgauge.layers.run.measuring import scored
 from leakgauge.layers.run.observing import AttackerView
 from leakgauge.layers.spec import LayersSpec
-from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.results.measurements import CellContext, Estimate, Measurement
 from leakgauge.results.scores import ADVANTAGE, ScoredTrials, advantage, hits
 
 Judgements = Mapping[str, LayerJudgement]
@@ -88,7 +88,7 @@ class AdaptiveAttacker:
         return 0.0 if self.strongest is None else advantage_of(self.strongest)
 
 
-def advised(spec: LayersSpec, inputs: AdviceInputs, cell: LayerCell) -> Iterator[Measurement]:
+def advised(spec: LayersSpec, inputs: AdviceInputs, cell: CellContext) -> Iterator[Measurement]:
     """Yield the advantage before and after the protection, with the layers to protect.
 
     The layers are found on the attacker's own batches. The advantage after the protection is that

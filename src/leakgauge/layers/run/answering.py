@@ -15,7 +15,6 @@ from leakgauge.layers.run.advising import AdviceInputs, advised, on_all
 from leakgauge.layers.run.describing import described
 from leakgauge.layers.run.judging import LayerJudgement, best, decoded, judge_layers
 from leakgauge.layers.run.measuring import (
-    LayerCell,
     attack_measurements,
     correlations,
     whole_measurements,
@@ -23,7 +22,7 @@ from leakgauge.layers.run.measuring import (
 from leakgauge.layers.run.observing import AttackerView, attacker_view
 from leakgauge.layers.run.preparing import LayersPrepared
 from leakgauge.layers.spec import LayersSpec
-from leakgauge.results.measurements import Measurement
+from leakgauge.results.measurements import CellContext, Measurement
 from leakgauge.results.scores import BALANCED_ACCURACY
 from leakgauge.runs.parts import begin, once, once_tensors
 from leakgauge.runs.question import Answer, Progress
@@ -49,7 +48,13 @@ def answer(
     begin(folder, prepared.run, progress, identity=elsewhere(prepared.run))
     params = trained(prepared, folder, progress)
     label = prepared.run.settings["label"]
-    cell = LayerCell(prepared.source.name, label, prepared.secret, prepared.spec.seed)
+    cell = CellContext(
+        question=QUESTION,
+        dataset=prepared.source.name,
+        label=label,
+        secret=prepared.secret,
+        seed=prepared.spec.seed,
+    )
     stage = _Stage(prepared, params, folder, progress, workers)
     measurements, missing = described(prepared, params, cell)
     measurements += list(stage.attacked(cell))
@@ -68,7 +73,7 @@ class _Stage:
     progress: Progress
     workers: int | None
 
-    def attacked(self, cell: LayerCell) -> Iterable[Measurement]:
+    def attacked(self, cell: CellContext) -> Iterable[Measurement]:
         """Yield the figures of each layer, of all together, and of the advice."""
         spec, view, layers = self.prepared.spec, self._view_under(none()), self.prepared.layers
         singles = {}
@@ -106,7 +111,7 @@ class _Stage:
         return found
 
 
-def _utility(prepared: LayersPrepared, params: Params, cell: LayerCell) -> Iterable[Measurement]:
+def _utility(prepared: LayersPrepared, params: Params, cell: CellContext) -> Iterable[Measurement]:
     rng = stream(prepared.spec.seed, QUESTION, "utility")
     found = utility_of(prepared.task, params, prepared.rows(prepared.sides.test), rng=rng)
     if found is None:

@@ -17,13 +17,13 @@ from leakgauge.layers.catalog import QUESTION
 from leakgauge.layers.kernel_information import information_bounds
 from leakgauge.layers.metrics import DIRECTIONS, KERNEL, KERNEL_SHARE, SIZE, of_layer
 from leakgauge.layers.representations import Outputs
-from leakgauge.layers.run.measuring import LayerCell, facts_of
+from leakgauge.layers.run.measuring import facts_of
 from leakgauge.layers.run.preparing import LayersPrepared
 from leakgauge.layers.sensitivity import Sensitivity, direction_sensitivity, jacobian_sensitivity
-from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.results.measurements import CellContext, Estimate, Measurement
 from leakgauge.results.statistics import mean_estimate
 
-Measure = Callable[[LayersPrepared, Params, LayerCell], Iterator[Measurement]]
+Measure = Callable[[LayersPrepared, Params, CellContext], Iterator[Measurement]]
 """Takes the prepared run, the parameters and the cell."""
 
 NAMES = {"f": "F", "1": "1", "inf": "inf"}
@@ -31,7 +31,7 @@ NAMES = {"f": "F", "1": "1", "inf": "inf"}
 
 
 def described(
-    prepared: LayersPrepared, params: Params, cell: LayerCell
+    prepared: LayersPrepared, params: Params, cell: CellContext
 ) -> tuple[list[Measurement], list[str]]:
     """Return the measurements, and the reason for each part that could not be measured."""
     spec = prepared.spec
@@ -60,7 +60,7 @@ def _records(prepared: LayersPrepared, count: int) -> Dataset:
     return prepared.rows(rows[torch.from_numpy(order)])
 
 
-def _sizes(prepared: LayersPrepared, params: Params, cell: LayerCell) -> Iterator[Measurement]:
+def _sizes(prepared: LayersPrepared, params: Params, cell: CellContext) -> Iterator[Measurement]:
     for layer in prepared.layers:
         size = float(sum(params[name].numel() for name in layer.parameters))
         estimate = Estimate(size, size, size, 1)
@@ -68,7 +68,7 @@ def _sizes(prepared: LayersPrepared, params: Params, cell: LayerCell) -> Iterato
 
 
 def _sensitivities(
-    prepared: LayersPrepared, params: Params, cell: LayerCell
+    prepared: LayersPrepared, params: Params, cell: CellContext
 ) -> Iterator[Measurement]:
     data = _records(prepared, prepared.spec.records)
     names = [layer.name for layer in prepared.layers]
@@ -78,7 +78,7 @@ def _sensitivities(
             yield from _sensitivities_of(layer, found[layer.name], cell)
 
 
-def _sensitivities_of(layer: Layer, one: Sensitivity, cell: LayerCell) -> Iterator[Measurement]:
+def _sensitivities_of(layer: Layer, one: Sensitivity, cell: CellContext) -> Iterator[Measurement]:
     """Yield the printed (Eq. 10), raw, and size-normalised mean, and the printed median."""
     details = {**facts_of(layer), "records whose range is 0, left out": str(one.left_out)}
     for word, norm in NAMES.items():
@@ -107,7 +107,9 @@ def _median(values: Tensor) -> Estimate:
     return Estimate(float(np.median(ordered)), float(ordered[low]), float(ordered[n - 1 - low]), n)
 
 
-def _directions(prepared: LayersPrepared, params: Params, cell: LayerCell) -> Iterator[Measurement]:
+def _directions(
+    prepared: LayersPrepared, params: Params, cell: CellContext
+) -> Iterator[Measurement]:
     data = _records(prepared, max(prepared.spec.records, 1000))
     codes = data.secrets[prepared.secret]
     names = [layer.name for layer in prepared.layers]
@@ -122,7 +124,7 @@ def _directions(prepared: LayersPrepared, params: Params, cell: LayerCell) -> It
 
 
 def _kernel(
-    layer: Layer, outputs: Outputs, prepared: LayersPrepared, _: Params, cell: LayerCell
+    layer: Layer, outputs: Outputs, prepared: LayersPrepared, _: Params, cell: CellContext
 ) -> Iterator[Measurement]:
     """Yield the bounds of I(X; T) as the ends of one figure; its value is the upper bound."""
     found = information_bounds(outputs.of(layer.name), sigma2=prepared.spec.sigma2)

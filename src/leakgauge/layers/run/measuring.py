@@ -1,14 +1,11 @@
 """Turns attacks and properties of layers into measurements."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import replace
 
 import numpy as np
 
-from leakgauge.core.knowledge import STATIC
 from leakgauge.core.rng import stream
-from leakgauge.core.versions import versions
 from leakgauge.gradients.walk import Layer
 from leakgauge.layers.catalog import QUESTION, VOTES
 from leakgauge.layers.correlation import partial_correlation, pearson
@@ -29,48 +26,14 @@ from leakgauge.layers.run.observing import AttackerView
 from leakgauge.layers.spec import LayersSpec
 from leakgauge.results import scores
 from leakgauge.results.information import NATS
-from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
+from leakgauge.results.measurements import (
+    ACCUMULATED,
+    HEADLINE,
+    CellContext,
+    Estimate,
+    Measurement,
+)
 from leakgauge.results.scores import AUROC, ScoredTrials
-from leakgauge.runs.spec import NONE
-
-
-@dataclass(frozen=True)
-class LayerCell:
-    """The fields that all measurements of a run share."""
-
-    dataset: str
-    label: str
-    secret: str
-    seed: int
-
-    def measurement(
-        self,
-        metric: str,
-        estimate: Estimate,
-        *,
-        chance: float = 0.0,
-        adversary: str = "",
-        details: Mapping[str, str] = MappingProxyType({}),
-    ) -> Measurement:
-        """Return one figure."""
-        return Measurement(
-            question=QUESTION,
-            game=QUESTION,
-            dataset=self.dataset,
-            label=self.label,
-            secret=self.secret,
-            defense=NONE,
-            knowledge=STATIC,
-            adversary=adversary,
-            metric=metric,
-            round=ACCUMULATED,
-            seed=self.seed,
-            estimate=estimate,
-            chance=chance,
-            details=dict(details),
-            versions=versions(),
-        )
-
 
 UNITS = {INFORMATION: BITS, INFORMATION_NATS: NATS, INFORMATION_SHARE: SHARE}
 
@@ -78,7 +41,7 @@ UNITS = {INFORMATION: BITS, INFORMATION_NATS: NATS, INFORMATION_SHARE: SHARE}
 def attack_measurements(
     spec: LayersSpec,
     view: AttackerView,
-    cell: LayerCell,
+    cell: CellContext,
     judgements: Sequence[LayerJudgement],
     chosen: LayerJudgement,
     about: Layer,
@@ -128,7 +91,7 @@ def scored_trials(spec: LayersSpec, view: AttackerView, one: LayerJudgement) -> 
 
 
 def whole_measurements(
-    spec: LayersSpec, view: AttackerView, cell: LayerCell, one: LayerJudgement
+    spec: LayersSpec, view: AttackerView, cell: CellContext, one: LayerJudgement
 ) -> Iterator[Measurement]:
     """Yield the figures of the attack that sees all layers, the headline of the question."""
     trials = scored_trials(spec, view, one)
@@ -145,7 +108,7 @@ def facts_of(layer: Layer) -> dict[str, str]:
     return {"layer": layer.name, "kind": layer.kind, "order": str(layer.order)}
 
 
-def correlations(measurements: Sequence[Measurement], cell: LayerCell) -> Iterator[Measurement]:
+def correlations(measurements: Sequence[Measurement], cell: CellContext) -> Iterator[Measurement]:
     """Yield the correlation of each measure with the AUROC over the layers of this run.
 
     The partial correlations given the log of the layers' sizes follow.

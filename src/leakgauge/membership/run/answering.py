@@ -22,7 +22,6 @@ from leakgauge.membership.run.over_participants import over_participants
 from leakgauge.membership.run.preparing import MembershipPrepared
 from leakgauge.membership.run.scoring import (
     AttackScores,
-    MembershipContext,
     Targets,
     blocks_of,
     decoded,
@@ -35,7 +34,7 @@ from leakgauge.membership.run.scoring import (
 from leakgauge.membership.run.target_model import TargetModel, given_target, trained_target
 from leakgauge.membership.run.training import MembershipRecipe
 from leakgauge.membership.spec import QUESTION, MembershipSpec
-from leakgauge.results.measurements import HEADLINE, Measurement
+from leakgauge.results.measurements import HEADLINE, CellContext, Measurement
 from leakgauge.runs.parts import Kept, begin, each_once
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
@@ -189,7 +188,9 @@ def _measurements(
     sides = [prepared.data.rows(rows) for rows in (roles.members, roles.outside)]
     targets = [_targets(prepared, one) for one in next(iter(models.values()))]
     for defense, attacked in models.items():
-        context = MembershipContext(dataset, prepared.label, defense, STATIC, "", seed)
+        context = CellContext(
+            question=QUESTION, dataset=dataset, label=prepared.label, defense=defense, seed=seed
+        )
         for knowledge in (STATIC, ADAPTIVE):
             by_attack = {}
             for part, each in scored.items():

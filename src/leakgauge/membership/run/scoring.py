@@ -9,14 +9,18 @@ from numpy.typing import NDArray
 
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
-from leakgauge.core.versions import versions
 from leakgauge.gradients import params_of
 from leakgauge.membership.adversaries.adversary import Floats, log_posterior
 from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM, TPR_AT_01_FPR, TRAIN_ACCURACY
 from leakgauge.membership.run.training import Norms
 from leakgauge.membership.spec import QUESTION
 from leakgauge.results.intervals import bootstrap_interval, draw_blocks
-from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
+from leakgauge.results.measurements import (
+    HEADLINE,
+    CellContext,
+    Estimate,
+    Measurement,
+)
 from leakgauge.results.roc import auroc, resampled_tpr, tpr_at_fpr
 from leakgauge.results.scores import ACCURACY, AUROC, chance, each_value, roc, score
 from leakgauge.results.scores import ScoredTrials as Trials
@@ -61,37 +65,6 @@ def decoded(kept: Kept) -> list[AttackScores]:
     ]
 
 
-@dataclass(frozen=True)
-class MembershipContext:
-    """The common fields of all measurements of one attack."""
-
-    dataset: str
-    label: str
-    defense: str
-    knowledge: str
-    adversary: str
-    seed: int
-
-    def measurement(self, metric: str, estimate: Estimate, chance: float) -> Measurement:
-        """Return one figure."""
-        return Measurement(
-            question=QUESTION,
-            game=QUESTION,
-            dataset=self.dataset,
-            label=self.label,
-            secret="",
-            defense=self.defense,
-            knowledge=self.knowledge,
-            adversary=self.adversary,
-            metric=metric,
-            round=ACCUMULATED,
-            seed=self.seed,
-            estimate=estimate,
-            chance=chance,
-            versions=versions(),
-        )
-
-
 BLOCKS = 500
 """Largest number of groups of targets that are resampled together."""
 
@@ -130,7 +103,7 @@ def blocks_of(count: int, users: Ints | None, *, rng: np.random.Generator) -> In
 
 
 def score_attack(
-    context: MembershipContext, scores: AttackScores, targets: Targets
+    context: CellContext, scores: AttackScores, targets: Targets
 ) -> Iterator[Measurement]:
     """Yield the measurements of an attack."""
     rng = stream(context.seed, QUESTION, "bootstrap")  # the same resamples for every attack
@@ -140,7 +113,7 @@ def score_attack(
     figures[TPR_AT_01_FPR] = tpr(targets, scores.targets, 0.001, rng=rng)
     guess[TPR_AT_01_FPR] = _guessed(trials.truth, 0.001)
     for metric, estimate in figures.items():
-        one = context.measurement(metric, estimate, guess[metric])
+        one = context.measurement(metric, estimate, chance=guess[metric])
         one = replace(one, details={"adversary": scores.details}, seconds=scores.seconds)
         if metric == AUROC:
             one = replace(
@@ -177,7 +150,7 @@ def tpr(targets: Targets, log_odds: Floats, rate: float, *, rng: np.random.Gener
 
 
 def _by_class(
-    context: MembershipContext, scores: AttackScores, targets: Targets, rng: np.random.Generator
+    context: CellContext, scores: AttackScores, targets: Targets, rng: np.random.Generator
 ) -> Iterator[Measurement]:
     """Yield the AUROC of each class with enough targets (the paper's Figures 2 and 6)."""
     for code, name in enumerate(targets.classes):
@@ -192,7 +165,7 @@ def _by_class(
             targets.block[of_class],
         )
         estimate = each_value(trials, rng=rng)[1]
-        yield context.measurement(f"{AUROC}: {name}", replace(estimate, n=sum(kinds)), 0.5)
+        yield context.measurement(f"{AUROC}: {name}", replace(estimate, n=sum(kinds)), chance=0.5)
 
 
 def _guessed(truth: Ints, rate: float) -> float:
@@ -202,7 +175,7 @@ def _guessed(truth: Ints, rate: float) -> float:
 
 
 def model_measurements(
-    context: MembershipContext, task: Task, members: Dataset, others: Dataset
+    context: CellContext, task: Task, members: Dataset, others: Dataset
 ) -> Iterator[Measurement]:
     """Yield the utility of the model on records that it was not trained on, and on members."""
     rng = stream(context.seed, QUESTION, "utility")
@@ -211,14 +184,14 @@ def model_measurements(
         if found is None or (renamed and found.metric not in renamed):
             continue
         metric = renamed.get(found.metric, found.metric)
-        yield context.measurement(metric, found.estimate, found.chance)
+        yield context.measurement(metric, found.estimate, chance=found.chance)
 
 
 def norm_measurements(
-    context: MembershipContext, norms: Norms, member: NDArray[np.bool_]
+    context: CellContext, norms: Norms, member: NDArray[np.bool_]
 ) -> Iterator[Measurement]:
     """Yield the mean gradient norm of members and of others by epoch (the paper's Figure 3)."""
     for epoch, values in norms.items():
         for metric, kind in ((MEMBERS_NORM, member), (OTHERS_NORM, ~member)):
             estimate = mean_estimate(values[kind], bounds=(0.0, np.inf))
-            yield replace(context.measurement(metric, estimate, 0.0), round=int(epoch))
+            yield context.measurement(metric, estimate, round=int(epoch))

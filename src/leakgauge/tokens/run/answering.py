@@ -6,14 +6,14 @@ from functools import partial
 from typing import Any
 
 from leakgauge.core.checks import require
-from leakgauge.results.measurements import Measurement
+from leakgauge.results.measurements import CellContext, Measurement
 from leakgauge.runs.parts import Kept, begin, each_once
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 from leakgauge.tokens.run.attacking import attacked
 from leakgauge.tokens.run.measuring import CheckpointFigure, measured
 from leakgauge.tokens.run.preparing import TokensPrepared
-from leakgauge.tokens.run.summarising import TokenCell, summarised
+from leakgauge.tokens.run.summarising import summarised
 from leakgauge.tokens.run.training import ModelCheckpoint, trained
 from leakgauge.tokens.words import QUESTION
 
@@ -41,7 +41,14 @@ def answer(
     missing = tuple(dict.fromkeys(text for _, one in results for text in one["missing"]))
     measurements: list[Measurement] = []
     for text in spec.defenses:
-        cell = TokenCell(prepared.source.name, prepared.run.settings["label"], text, spec.seed)
+        cell = CellContext(
+            question=QUESTION,
+            dataset=prepared.source.name,
+            label=prepared.run.settings["label"],
+            secret="records",
+            defense=text,
+            seed=spec.seed,
+        )
         measurements += summarised(spec, cell, _figures(results, text))
     require(
         any("estimator" in one.details for one in measurements),

@@ -2,16 +2,19 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
-from types import MappingProxyType
 
 import numpy as np
 from scipy import special, stats
 
-from leakgauge.core.knowledge import STATIC
-from leakgauge.core.versions import versions
-from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
+from leakgauge.results.measurements import (
+    ACCUMULATED,
+    HEADLINE,
+    CellContext,
+    Estimate,
+    Measurement,
+)
 from leakgauge.results.statistics import student_t
 from leakgauge.tokens.metrics import (
     GAP,
@@ -26,47 +29,6 @@ from leakgauge.tokens.metrics import (
 from leakgauge.tokens.run.measuring import CheckpointFigure
 from leakgauge.tokens.settings import BOUNDS, PAPER
 from leakgauge.tokens.spec import TimelineSpec
-from leakgauge.tokens.words import QUESTION
-
-
-@dataclass(frozen=True)
-class TokenCell:
-    """The fields that all measurements of a run share."""
-
-    dataset: str
-    label: str
-    defense: str
-    seed: int
-
-    def measurement(
-        self,
-        metric: str,
-        estimate: Estimate,
-        *,
-        when: int | str,
-        chance: float = 0.0,
-        adversary: str = "",
-        details: Mapping[str, str] = MappingProxyType({}),
-    ) -> Measurement:
-        """Return one figure."""
-        return Measurement(
-            question=QUESTION,
-            game=QUESTION,
-            dataset=self.dataset,
-            label=self.label,
-            secret="records",
-            defense=self.defense,
-            knowledge=STATIC,
-            adversary=adversary,
-            metric=metric,
-            round=when,
-            seed=self.seed,
-            estimate=estimate,
-            chance=chance,
-            details=dict(details),
-            versions=versions(),
-        )
-
 
 BLOCKS = 8
 """Largest number of blocks of held-out records per interval; fewer widen it more."""
@@ -79,7 +41,7 @@ FigureByStep = Mapping[int, CheckpointFigure]
 
 
 def summarised(
-    spec: TimelineSpec, cell: TokenCell, figures: Mapping[int, Sequence[CheckpointFigure]]
+    spec: TimelineSpec, cell: CellContext, figures: Mapping[int, Sequence[CheckpointFigure]]
 ) -> Iterator[Measurement]:
     """Yield the measurements of one defense from its figures by sub-epoch."""
     curves: dict[str, dict[int, CheckpointFigure]] = {}
@@ -89,7 +51,7 @@ def summarised(
             yield cell.measurement(
                 one.metric,
                 one.estimate,
-                when=step,
+                round=step,
                 chance=one.chance,
                 adversary=one.adversary,
                 details={**one.details, "step": str(step)},
@@ -97,13 +59,13 @@ def summarised(
     for one in figures[max(figures)]:  # the utility of the final model, as in all questions
         family, _, metric = one.metric.partition(": ")
         if family == MODEL:
-            yield cell.measurement(metric, one.estimate, when=ACCUMULATED, chance=one.chance)
+            yield cell.measurement(metric, one.estimate, round=ACCUMULATED, chance=one.chance)
     yield from _peak(spec, cell, curves)
     yield from _ranks(spec, cell, curves)
 
 
 def _peak(
-    spec: TimelineSpec, cell: TokenCell, curves: Mapping[str, FigureByStep]
+    spec: TimelineSpec, cell: CellContext, curves: Mapping[str, FigureByStep]
 ) -> Iterator[Measurement]:
     """Yield the largest held-out bound, with an interval widened for the choice."""
     candidates = [one for one in spec.estimator if one in BOUNDS and one != PAPER]
@@ -124,7 +86,7 @@ def _peak(
             continue
         details = {**found.details, "step": str(step), "looks": str(looked)}
         estimate, by = widened(found.estimate, looked), found.adversary
-        yield cell.measurement(name, estimate, when=HEADLINE, adversary=by, details=details)
+        yield cell.measurement(name, estimate, round=HEADLINE, adversary=by, details=details)
 
 
 def widened(estimate: Estimate, looks: int) -> Estimate:
@@ -148,7 +110,7 @@ def widened(estimate: Estimate, looks: int) -> Estimate:
 
 
 def _ranks(
-    spec: TimelineSpec, cell: TokenCell, curves: Mapping[str, FigureByStep]
+    spec: TimelineSpec, cell: CellContext, curves: Mapping[str, FigureByStep]
 ) -> Iterator[Measurement]:
     """Yield the rank correlations of bound and gap with the attack over checkpoints."""
     attack = curves.get(PSNR, {})
@@ -162,7 +124,7 @@ def _ranks(
             yield cell.measurement(
                 of_critic(kind, token, method),
                 found,
-                when=ACCUMULATED,
+                round=ACCUMULATED,
                 adversary=f"{token}, {method}",
                 details={"token": token, "estimator": method},
             )
