@@ -13,11 +13,15 @@ from torch import Tensor, nn
 from leakgauge.core.checks import require
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Dataset, Schema, Task
+from leakgauge.core.versions import versions
 from leakgauge.data import Roles, Source, Table, encode
 from leakgauge.data.encoding import encode_pictures, make_picture_table, outputs_for
+from leakgauge.data.fingerprints import fingerprint
+from leakgauge.data.roles import resolve_roles
 from leakgauge.data.table import make_table
 from leakgauge.models import build, mlp
-from leakgauge.runs.spec import Spec, declared
+from leakgauge.results.measurements import Run
+from leakgauge.runs.spec import Spec, declared, plain
 
 Encoding = Callable[[Tensor, tuple[str, ...]], tuple[Task, Dataset]]
 """(rows that the encoding learns from, secrets that stay features) -> the task, and all records."""
@@ -115,6 +119,72 @@ def records_of(
     if source.pixels is None:
         return _from_table(spec, source, roles, hidden)
     return _from_images(spec, source, roles, net)
+
+
+def roles_for(
+    spec: Spec, source: Source, *, secret: str | None = None, secret_needed: bool = False
+) -> Roles:
+    """Return the roles of the columns that settings and data name.
+
+    Args:
+        spec: settings with label, group, drop and bins.
+        source: the data.
+        secret: column to protect; None for the one that the data name.
+        secret_needed: whether a missing secret is refused.
+
+    Raises:
+        InputError: a column is missing, unknown or has two roles.
+    """
+    return resolve_roles(
+        source.roles,
+        label=spec.label,
+        secret=secret,
+        group=spec.group,
+        drop=spec.drop,
+        bins=spec.bins,
+        numeric=spec.numeric,
+        secret_needed=secret_needed,
+        columns=source.frame.columns,
+    )
+
+
+def describe_run(
+    spec: Spec,
+    source: Source,
+    records: Records,
+    task: Task,
+    *,
+    settings: Mapping[str, Any],
+    parts: Mapping[str, int],
+    secret: str = "",
+) -> Run:
+    """Return the settings of a run and the facts about its records and model.
+
+    Args:
+        spec: settings; those without a value are left out.
+        source: the data.
+        records: the records.
+        task: the model before the training.
+        settings: settings in place of those of ``spec``.
+        parts: number of records in each part.
+        secret: column to protect.
+    """
+    kept = {name: value for name, value in plain(spec).items() if value not in (None, [], {})}
+    return Run(
+        command="",
+        settings={**kept, "label": records.label, **settings},
+        data={
+            "name": source.name,
+            "fingerprint": source.fingerprint,
+            **records.facts(secret),
+            **parts,
+            "model": repr(task.model),
+            "parameters": fingerprint(task.model.state_dict()),
+        },
+        notes=(*source.notes, *records.notes),
+        versions=versions(),
+        warnings=list(records.warnings),
+    )
 
 
 def refuse_of_a_table(spec: Spec) -> None:

@@ -7,7 +7,6 @@ import torch
 from leakgauge.core.checks import InputError, nearest, require, require_choice
 from leakgauge.core.types import Dataset
 from leakgauge.data import Source, Split
-from leakgauge.data.roles import resolve_roles
 from leakgauge.inference import BATCH_GAMES
 from leakgauge.inference.adversaries.plda import Plda
 from leakgauge.inference.adversaries.shadow import fewest_units
@@ -30,7 +29,7 @@ from leakgauge.inference.run.stage import GameStage, make_stage
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
-from leakgauge.runs.records import Records, records_of, refuse_of_a_table
+from leakgauge.runs.records import Records, records_of, refuse_of_a_table, roles_for
 from leakgauge.runs.spec import declared
 
 
@@ -198,17 +197,8 @@ def _of_columns(spec: InferenceSpec, source: Source) -> InferenceSpec:
             "the features of images are their pixels, so no attribute is among them; ask for the "
             "property",
         )
-    roles = resolve_roles(
-        source.roles,
-        label=spec.label,
-        secret=spec.secret,
-        group=spec.group,
-        drop=spec.drop,
-        bins=spec.bins,
-        numeric=spec.numeric,
-        secret_needed=set(spec.ask) != {USER},
-        columns=source.frame.columns,
-    )
+    needed = set(spec.ask) != {USER}
+    roles = roles_for(spec, source, secret=spec.secret, secret_needed=needed)
     return replace(
         spec,
         label=roles.label,

@@ -11,9 +11,7 @@ from torch import Tensor
 from leakgauge.core.checks import nearest, require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
-from leakgauge.core.versions import versions
-from leakgauge.data import Source, fingerprint
-from leakgauge.data.roles import resolve_roles
+from leakgauge.data import Source
 from leakgauge.gradients import check_vectorisable
 from leakgauge.gradients.walk import Layer, walk
 from leakgauge.inference import PropertyInference, Pure
@@ -25,8 +23,7 @@ from leakgauge.layers.run.splitting import ParticipantRecords, names_of, sides_o
 from leakgauge.layers.spec import LayersSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
-from leakgauge.runs.records import Records, records_of, refuse_of_a_table
-from leakgauge.runs.spec import plain
+from leakgauge.runs.records import Records, describe_run, records_of, refuse_of_a_table, roles_for
 
 FEW_BLOCKS = 10
 """Blocks when records are few, enough for an interval."""
@@ -89,7 +86,20 @@ def prepare(spec: LayersSpec, source: Source) -> LayersPrepared:
     layers = _layers(spec, task, data)
     values = int(records.secrets[secret].max()) + 1
     game = _game(spec, secret, data.rows(sides.private.to(data.y.device)), values)
-    run = _describe(spec, source, records, sides, task)
+    run = describe_run(
+        spec,
+        source,
+        records,
+        task,
+        settings={"adversary": list(spec.adversaries)},
+        parts={
+            "private": len(sides.private),
+            "fitting": len(sides.fitting),
+            "held_out": sum(map(len, sides.held_out)),
+            "test": len(sides.test),
+        },
+        secret=str(spec.secret),
+    )
     return LayersPrepared(spec, source, task, data, sides, layers, game, run, secret)
 
 
@@ -105,17 +115,7 @@ def _filled(spec: LayersSpec, source: Source) -> tuple[dict[str, Any], str]:
         secret = known[0] if spec.secret is None else spec.secret
         require(secret in known, f"--secret is {secret!r}{nearest(secret, known)}")
         return {}, secret
-    roles = resolve_roles(
-        source.roles,
-        label=spec.label,
-        secret=spec.secret,
-        group=spec.group,
-        drop=spec.drop,
-        bins=spec.bins,
-        numeric=spec.numeric,
-        secret_needed=True,
-        columns=source.frame.columns,
-    )
+    roles = roles_for(spec, source, secret=spec.secret, secret_needed=True)
     filled = {"label": roles.label, "group": roles.group, "drop": roles.drop, "bins": roles.bins}
     return filled, next(iter(roles.secrets))
 
@@ -198,27 +198,3 @@ def _most_blocks(spec: LayersSpec, rarest: int) -> int:
     """
     roomy = rarest // (BATCHES_IN_A_BLOCK * spec.records_seen)
     return max(FEW_BLOCKS, min(MAX_BLOCKS, roomy))
-
-
-def _describe(
-    spec: LayersSpec, source: Source, records: Records, sides: ParticipantRecords, task: Task
-) -> Run:
-    kept = {name: value for name, value in plain(spec).items() if value not in (None, [], {})}
-    return Run(
-        command="",
-        settings={**kept, "label": records.label, "adversary": list(spec.adversaries)},
-        data={
-            "name": source.name,
-            "fingerprint": source.fingerprint,
-            **records.facts(str(spec.secret)),
-            "private": len(sides.private),
-            "fitting": len(sides.fitting),
-            "held_out": sum(map(len, sides.held_out)),
-            "test": len(sides.test),
-            "model": repr(task.model),
-            "parameters": fingerprint(task.model.state_dict()),
-        },
-        notes=(*source.notes, *records.notes),
-        versions=versions(),
-        warnings=list(records.warnings),
-    )

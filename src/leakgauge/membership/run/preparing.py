@@ -6,17 +6,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from leakgauge.core.types import Dataset, Task
-from leakgauge.core.versions import versions
-from leakgauge.data import Source, fingerprint
-from leakgauge.data.roles import resolve_roles
+from leakgauge.data import Source
 from leakgauge.membership.checking import attacks_of, defenses_of
 from leakgauge.membership.run.given import given_model
 from leakgauge.membership.run.roles import RecordRoles, assign_roles
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
-from leakgauge.runs.records import Records, records_of, refuse_of_a_table
-from leakgauge.runs.spec import plain
+from leakgauge.runs.records import Records, describe_run, records_of, refuse_of_a_table, roles_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +56,7 @@ def prepare(spec: MembershipSpec, source: Source) -> MembershipPrepared:
     given = given_model(spec, source) if spec.checkpoint else None
     records = records_of(spec, source, hidden=spec.hidden, net=spec.net)
     if given is not None:
-        run = _describe(spec, source, records, given.roles, given.snapshots[-1])
+        run = _described(spec, source, records, given.roles, given.snapshots[-1])
         facts = {**run.data, "records": len(given.data), "fingerprint": given.fingerprint}
         return MembershipPrepared(
             spec,
@@ -76,7 +73,7 @@ def prepare(spec: MembershipSpec, source: Source) -> MembershipPrepared:
     task = Task(copy.deepcopy(task.model).eval(), task.loss)
     for defense in defenses_of(spec):
         defense.check(task)
-    run = _describe(spec, source, records, roles, task)
+    run = _described(spec, source, records, roles, task)
     return MembershipPrepared(spec, source, task, data.to(spec.device), roles, run, records.label)
 
 
@@ -86,41 +83,17 @@ def _resolved(spec: MembershipSpec, source: Source) -> MembershipSpec:
     if source.dataset is not None:
         refuse_of_a_table(spec)
         return spec
-    roles = resolve_roles(
-        source.roles,
-        label=spec.label,
-        group=spec.group,
-        drop=spec.drop,
-        bins=spec.bins,
-        numeric=spec.numeric,
-        secret_needed=False,
-        columns=source.frame.columns,
-    )
+    roles = roles_for(spec, source)
     bins = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
     return replace(spec, label=roles.label, group=roles.group, drop=roles.drop, bins=bins)
 
 
-def _describe(
+def _described(
     spec: MembershipSpec, source: Source, records: Records, roles: RecordRoles, task: Task
 ) -> Run:
-    kept = {name: value for name, value in plain(spec).items() if value not in (None, [], {})}
-    return Run(
-        command="",
-        settings={
-            **kept,
-            "label": records.label,
-            "adversary": [one.name for one in attacks_of(spec)],
-            "defense": [one.name for one in defenses_of(spec)],
-        },
-        data={
-            "name": source.name,
-            "fingerprint": source.fingerprint,
-            **records.facts(""),
-            **{name: len(rows) for name, rows in asdict(roles.splits[0]).items()},
-            "model": repr(task.model),
-            "parameters": fingerprint(task.model.state_dict()),
-        },
-        notes=(*source.notes, *records.notes),
-        versions=versions(),
-        warnings=list(records.warnings),
-    )
+    settings = {
+        "adversary": [one.name for one in attacks_of(spec)],
+        "defense": [one.name for one in defenses_of(spec)],
+    }
+    parts = {name: len(rows) for name, rows in asdict(roles.splits[0]).items()}
+    return describe_run(spec, source, records, task, settings=settings, parts=parts)

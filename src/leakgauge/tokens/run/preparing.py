@@ -12,16 +12,14 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
-from leakgauge.core.versions import versions
-from leakgauge.data import Source, fingerprint
-from leakgauge.data.roles import resolve_roles
+from leakgauge.data import Source
 from leakgauge.data.split_members import dealt
 from leakgauge.defenses import Defense, none, parse_defense
 from leakgauge.gradients import check_vectorisable
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
-from leakgauge.runs.records import Records, records_of, refuse_of_a_table
-from leakgauge.runs.spec import NONE, plain
+from leakgauge.runs.records import describe_run, records_of, refuse_of_a_table, roles_for
+from leakgauge.runs.spec import NONE
 from leakgauge.tokens.features import WATCHED, check_names, default_layers
 from leakgauge.tokens.gathering import fewest_records, roomy_records
 from leakgauge.tokens.spec import TimelineSpec
@@ -101,7 +99,17 @@ def prepare(spec: TimelineSpec, source: Source) -> TokensPrepared:
     check_vectorisable(task, first.x, first.y)
     features, layers = _watched(spec, source, task, first.x)
     are_images = source.pixels is not None or _looks_like_images(data.x)
-    run = _describe(spec, source, records, task, (private, test), features, layers)
+    run = describe_run(
+        spec,
+        source,
+        records,
+        task,
+        settings={
+            "features": features or "input of the last layer",
+            "layers": list(layers),
+        },
+        parts={"private": len(private), "test": len(test)},
+    )
     run = replace(run, notes=(*run.notes, *_notes(spec, len(private), are_images=are_images)))
     return TokensPrepared(
         spec, source, task, data, private, test, features, layers, are_images, run
@@ -113,16 +121,7 @@ def _resolved(spec: TimelineSpec, source: Source) -> dict[str, Any]:
     if source.dataset is not None:
         refuse_of_a_table(spec)
         return {}
-    roles = resolve_roles(
-        source.roles,
-        label=spec.label,
-        group=spec.group,
-        drop=spec.drop,
-        bins=spec.bins,
-        numeric=spec.numeric,
-        secret_needed=False,
-        columns=source.frame.columns,
-    )
+    roles = roles_for(spec, source)
     bins = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
     return {"label": roles.label, "group": roles.group, "drop": roles.drop, "bins": bins}
 
@@ -179,37 +178,3 @@ def _notes(spec: TimelineSpec, private: int, *, are_images: bool) -> list[str]:
 
 def _looks_like_images(x: Tensor) -> bool:
     return x.dim() == 4 and x.shape[1] in (1, 3) and min(x.shape[2:]) > 1
-
-
-def _describe(
-    spec: TimelineSpec,
-    source: Source,
-    records: Records,
-    task: Task,
-    sides: tuple[Tensor, Tensor],
-    features: str | None,
-    layers: Sequence[str],
-) -> Run:
-    kept = {name: value for name, value in plain(spec).items() if value not in (None, [], {})}
-    private, test = sides
-    return Run(
-        command="",
-        settings={
-            **kept,
-            "label": records.label,
-            "features": features or "input of the last layer",
-            "layers": list(layers),
-        },
-        data={
-            "name": source.name,
-            "fingerprint": source.fingerprint,
-            **records.facts(""),
-            "private": len(private),
-            "test": len(test),
-            "model": repr(task.model),
-            "parameters": fingerprint(task.model.state_dict()),
-        },
-        notes=(*source.notes, *records.notes),
-        versions=versions(),
-        warnings=list(records.warnings),
-    )
