@@ -22,7 +22,7 @@ def paper_table(rows: "Sequence[ComparisonRow]", metrics: "Mapping[str, Metric]"
     """Return a table of figures next to those of a paper."""
     from leakgauge.report.wording import interval, number, plain, signed
 
-    table = Table(title="ours beside the paper's", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title="ours next to the paper's", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("figure", overflow="fold")
     for name in ("metric", "ours", "95 % interval", "seeds", "paper", "difference"):
         table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)

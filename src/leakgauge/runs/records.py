@@ -285,7 +285,7 @@ def _made_roles(key: RolesKey) -> Roles:
     return Roles(label, secrets, group, drop, dict(bins), merge_rare, numeric)
 
 
-@lru_cache(maxsize=4)  # the settings are resolved before they are run, each with the table
+@lru_cache(maxsize=4)  # the questions of an audit share it
 def _table(source: Source, key: RolesKey, drop_missing: bool) -> Table:
     return make_table(source.frame, _made_roles(key), drop_missing=drop_missing)
 

@@ -36,7 +36,7 @@ class RebuiltUpdate:
 
     Attributes:
         x: rebuilt records ``[B, ...]``, each value from 0 to 1 over the range of public ones.
-        truth: the true record that stands beside each; empty where the truth is not known.
+        truth: nearest true record of each rebuilt one; empty if the truth is unknown.
         psnr: of each pair ``[B]``, in dB; empty likewise.
         guess: the best mean PSNR of a guess that sees no update.
         loss: of the search.
