@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from leakgauge.core.checks import InputError, require
 
-Loss = Callable[[Tensor, Tensor], Tensor]
+LossFunction = Callable[[Tensor, Tensor], Tensor]
 """``(outputs [B, ...], targets [B, ...]) -> a mean [], or the loss of each record [B]``."""
 
 
@@ -50,7 +50,11 @@ def bce(outputs: Tensor, targets: Tensor) -> Tensor:
     return functional.binary_cross_entropy_with_logits(outputs, _like(outputs, targets, "bce"))
 
 
-LOSSES: Mapping[str, Loss] = {"cross_entropy": functional.cross_entropy, "mse": mse, "bce": bce}
+LOSSES: Mapping[str, LossFunction] = {
+    "cross_entropy": functional.cross_entropy,
+    "mse": mse,
+    "bce": bce,
+}
 """The losses that ``Task`` knows by name."""
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
@@ -60,7 +64,7 @@ _NUMERIC = (
 )
 
 
-def is_numeric_loss(loss: Loss) -> bool:
+def is_numeric_loss(loss: LossFunction) -> bool:
     """Return whether a loss is known to compare numbers, as the mean squared error does.
 
     >>> is_numeric_loss(mse), is_numeric_loss(nn.HuberLoss()), is_numeric_loss(bce)
@@ -70,7 +74,7 @@ def is_numeric_loss(loss: Loss) -> bool:
     return isinstance(loss, modules) or any(loss is one for one in _NUMERIC)
 
 
-def is_class_loss(loss: Loss, classes: int, *, like: Tensor) -> bool:
+def is_class_loss(loss: LossFunction, classes: int, *, like: Tensor) -> bool:
     """Return whether a loss raises only the output of a record's class, as cross entropy does.
 
     The loss is tried out: at equal outputs, its slope must be negative at the class only.
@@ -94,7 +98,7 @@ def is_class_loss(loss: Loss, classes: int, *, like: Tensor) -> bool:
     return torch.equal(slope < 0, functional.one_hot(targets, classes) > 0)
 
 
-def is_cross_entropy(loss: Loss, classes: int, *, like: Tensor) -> bool:
+def is_cross_entropy(loss: LossFunction, classes: int, *, like: Tensor) -> bool:
     """Return whether a loss is the plain mean cross entropy of classes.
 
     The loss is tried out: its value must be that of ``functional.cross_entropy``, without weights
@@ -121,7 +125,7 @@ def is_cross_entropy(loss: Loss, classes: int, *, like: Tensor) -> bool:
     return found.shape == wanted.shape and torch.allclose(found, wanted, rtol=1e-4)
 
 
-def log_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+def log_losses(loss: LossFunction, outputs: Tensor, targets: Tensor) -> Tensor:
     """Return the differentiable log of each record's loss ``[B]``, in float64.
 
     The cross entropy of a class is computed from the logits: a probability rounds to 1, and its
@@ -145,7 +149,7 @@ def log_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     return torch.stack(each).clamp_min(torch.finfo(outputs.dtype).tiny).log()
 
 
-def exact_loss(loss: Loss) -> Loss:
+def exact_loss(loss: LossFunction) -> LossFunction:
     """Return the same loss, computed in float64 from outputs of any precision.
 
     The slope comes back in the outputs' own precision and does not round to 0 where a probability
@@ -166,7 +170,7 @@ def exact_loss(loss: Loss) -> Loss:
     return computed
 
 
-def _is_of_a_class(loss: Loss, outputs: Tensor, targets: Tensor) -> bool:
+def _is_of_a_class(loss: LossFunction, outputs: Tensor, targets: Tensor) -> bool:
     """Return whether a loss is known as the plain cross entropy of a class."""
     known = loss is functional.cross_entropy
     if isinstance(loss, nn.CrossEntropyLoss):

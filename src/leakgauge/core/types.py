@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, require, require_known
-from leakgauge.core.losses import LOSSES, Loss
+from leakgauge.core.losses import LOSSES, LossFunction
 
 Params = Mapping[str, Tensor]
 """Parameters by name; each value is ``[*p]``."""
@@ -36,9 +36,9 @@ class Task:
     """
 
     model: nn.Module
-    loss: Loss
+    loss: LossFunction
 
-    def __init__(self, model: nn.Module, loss: Loss | str = "cross_entropy") -> None:
+    def __init__(self, model: nn.Module, loss: LossFunction | str = "cross_entropy") -> None:
         if isinstance(loss, str):
             require_known(loss, LOSSES, f"no loss is called {loss!r}")
             loss = LOSSES[loss]

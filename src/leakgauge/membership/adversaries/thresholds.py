@@ -77,7 +77,7 @@ class ScoreAttack:
 
 
 @dataclass(frozen=True)
-class LossThreshold(ScoreAttack):
+class Loss(ScoreAttack):
     """A low loss means member (Yeom et al., CSF 2018)."""
 
     name: ClassVar[str] = "loss"
