@@ -58,7 +58,9 @@ def asked_of(request: AuditRequest, questions: Mapping[str, Question]) -> Asked:
     for word in words:
         groups.setdefault(_question(word, questions).name, []).append(word)
     _refuse_unused(request, groups, words, questions)
-    adversaries_of = _players(request.adversaries, [questions[one] for one in groups])
+    adversaries_of = _adversaries_by_question(
+        request.adversaries, [questions[one] for one in groups]
+    )
     return {
         key: (questions[name], _spec(questions[name], asks, one, adversaries_of[name]))
         for name, asks in groups.items()
@@ -95,10 +97,8 @@ def all_allowed(
         if question.Spec.alone:
             continue
         for key, one in _each(request, question):
-            adversaries_of = [
-                name for name in request.adversaries if question.Spec.knows_adversary(name)
-            ]
-            found, refused = _allowed(question, one, adversaries_of, source)
+            known = [name for name in request.adversaries if question.Spec.knows_adversary(name)]
+            found, refused = _allowed(question, one, known, source)
             reasons |= refused
             if found is not None:
                 spec, prepared = found
@@ -110,17 +110,17 @@ def all_allowed(
 
 
 def _allowed(
-    question: Question, request: AuditRequest, adversaries_of: Sequence[str], source: "Source"
+    question: Question, request: AuditRequest, adversaries: Sequence[str], source: "Source"
 ) -> "tuple[tuple[Spec, Prepared] | None, dict[str, str]]":
     """Return the settings with the words that the data allow, prepared, and the reasons."""
 
     def attempt(words: Sequence[str]) -> "tuple[Spec, Prepared]":
-        spec = _spec(question, words, request, adversaries_of)
+        spec = _spec(question, words, request, adversaries)
         question.check(spec)
         return spec, question.prepare(spec, source)
 
     words = tuple(question.asks)
-    check_bounds(_spec(question, words[:1], request, adversaries_of))
+    check_bounds(_spec(question, words[:1], request, adversaries))
     if len(words) > 1:
         with suppress(InputError):
             return attempt(words), {}
@@ -296,8 +296,10 @@ def _refuse_unknown_adversaries(request: AuditRequest, questions: Mapping[str, Q
             able[0].check(_spec(able[0], [next(iter(able[0].asks))], request, [name]))
 
 
-def _players(names: Sequence[str], asked: Sequence[Question]) -> dict[str, list[str]]:
-    """The adversaries of each question; a question without one uses its default.
+def _adversaries_by_question(
+    names: Sequence[str], asked: Sequence[Question]
+) -> dict[str, list[str]]:
+    """Return the adversaries of each question; a question without one uses its default.
 
     A name that no question knows goes to the first that has adversaries, which refuses it.
     """
