@@ -103,13 +103,9 @@ def attacks(
     sides = [_of_attacks(side, metrics) for side in (before, after)]
     knows = paired_knowledge(*sides)
     known_by = {
-        pair: [
-            [each for each in side if each.knowledge == known]
-            for side, known in zip(sides, pair, strict=True)
-        ]
-        for pair in knows
+        (one, other): (_knowing(sides[0], one), _knowing(sides[1], other)) for one, other in knows
     }
-    chiefs = {pair: _chief(*known_by[pair], metrics) for pair in knows}
+    chiefs = {pair: _chief(one, other, metrics) for pair, (one, other) in known_by.items()}
     chosen = max(
         knows, key=lambda pair: (_leaks(chiefs[pair], metrics), ADAPTIVE in pair), default=None
     )
@@ -171,6 +167,10 @@ def _chief(
     names = [name for name in known if metrics[name].headline] or known[:1]
     led = [(a, b) for a, b in _matched(before, after) if a.round == HEADLINE and a.metric in names]
     return led or list(_wholes(before, after, names))
+
+
+def _knowing(side: Sequence[Measurement], knowledge: str) -> list[Measurement]:
+    return [one for one in side if one.knowledge == knowledge]
 
 
 def _leaks(chief: Sequence[tuple[Measurement, Measurement]], metrics: Metrics) -> float:
