@@ -49,6 +49,15 @@ def default_that_fits(default: int, fitting: int) -> str:
     )
 
 
+def most_blocks(trials: int, values: int) -> int:
+    """Return the largest number of blocks that some trials can use: five of each value in each.
+
+    >>> most_blocks(5000, 2), most_blocks(200, 2), most_blocks(20, 2)
+    (500, 20, 8)
+    """
+    return max(MIN_BLOCKS, min(MAX_BLOCKS, trials // (5 * values)))
+
+
 def deal_blocks(
     codes: Ints,
     users: Ints | None,
