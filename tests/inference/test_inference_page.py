@@ -41,7 +41,7 @@ from support.made_runs import (
     stacked,
     visible,
 )
-from support.pages import SCREENS, opened
+from support.pages import SCREENS, opened, without_a_number
 
 
 def test_verdict_of_a_leak_says_what_it_means() -> None:
@@ -491,6 +491,10 @@ def test_browser_shows_it(browser: Browser, page_file: Path, tmp_path: Path) -> 
         text_has_contrast(page)
     page.close()
     assert trouble == []
+
+
+def test_each_table_shows_a_number_on_a_phone(browser: Browser, page_file: Path) -> None:
+    assert without_a_number(browser, page_file, 390) == []
 
 
 def test_browser_prints_it_with_details_open(
