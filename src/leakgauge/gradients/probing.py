@@ -259,7 +259,8 @@ def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: b
         if required:
             raise InputError(
                 f"torch.func cannot vectorise {_name(task.model)} ({one_line(error)}); "
-                'allow a plain loop, slower and exact (--allow-loop, or method="auto")'
+                "allow a plain loop, slower and exact: --allow-loop where the secret is inferred "
+                'from batches, method="auto" in Python'
             ) from error
         return False
     return True
