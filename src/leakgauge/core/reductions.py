@@ -13,6 +13,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.losses import REFUSALS, record_losses
+from leakgauge.core.precision import relative_tolerance
 
 MeanLoss = Callable[[Tensor, Tensor], Tensor]
 """``(outputs [B, ...], targets [B, ...]) -> loss of the batch []``, as ``Task.mean_loss``."""
@@ -22,9 +23,6 @@ BLOCK = 128
 
 RELATIVE = 1e-4
 """Largest relative difference of two slopes that are equal but for rounding to float32."""
-
-ROUNDINGS = 8
-"""The same in units of a coarser type's precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +147,7 @@ def _close(found: Tensor, expected: Tensor, outputs: Tensor) -> bool:
 
 
 def _relative(outputs: Tensor) -> float:
-    return max(RELATIVE, ROUNDINGS * torch.finfo(outputs.dtype).eps)
+    return relative_tolerance(outputs.dtype, RELATIVE)
 
 
 def refuse_summed(loss: MeanLoss, outputs: Tensor, targets: Tensor) -> None:

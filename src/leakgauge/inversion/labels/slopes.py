@@ -215,5 +215,6 @@ def _solved(mean: Tensor, sent: Tensor) -> Tensor:
         "cannot be counted; pass the labels (as known)",
     )
     left = sent - mean @ even
-    steps: Tensor = torch.linalg.lstsq(change, left[..., None]).solution[..., 0]
-    return even + steps @ directions.T
+    steps = torch.linalg.lstsq(change, left[..., None]).solution[..., 0]
+    shares: Tensor = even + steps @ directions.T
+    return shares
