@@ -8,6 +8,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require_known
 from leakgauge.core.losses import record_losses
+from leakgauge.core.precision import relative_tolerance
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.factored.base import Factors, WholeGradients
 from leakgauge.gradients.factored.products import LayerCalls, has_factors, layer_factors
@@ -19,6 +20,7 @@ TOLERANCE = 1e-3
 """Largest relative error of factors that are accepted as the records' gradients.
 
 It is far above rounding in float32, and far below the error of a layer that runs in another way.
+Coarser types have ``relative_tolerance``.
 """
 
 
@@ -141,7 +143,10 @@ def _summed_loss(task: Task, x: Tensor, y: Tensor) -> Tensor:
 def _is_exact(found: Factors, exact: Grads) -> bool:
     """Return whether factors give the true gradients, up to rounding."""
     pairs = [(leaf, exact[name]) for name, leaf in found.gradient().items()]
-    return all(bool((made - true).norm() <= TOLERANCE * true.norm()) for made, true in pairs)
+    return all(
+        bool((made - true).norm() <= relative_tolerance(true.dtype, TOLERANCE) * true.norm())
+        for made, true in pairs
+    )
 
 
 def _whole(
