@@ -58,9 +58,7 @@ def asked_of(request: AuditRequest, questions: Mapping[str, Question]) -> Asked:
     for word in words:
         groups.setdefault(_question(word, questions).name, []).append(word)
     _refuse_unused(request, groups, words, questions)
-    adversaries_of = _adversaries_of(
-        request.adversaries, [questions[one] for one in groups]
-    )
+    adversaries_of = _adversaries_of(request.adversaries, [questions[one] for one in groups])
     return {
         key: (questions[name], _spec(questions[name], asks, one, adversaries_of[name]))
         for name, asks in groups.items()
@@ -296,9 +294,7 @@ def _refuse_unknown_adversaries(request: AuditRequest, questions: Mapping[str, Q
             able[0].check(_spec(able[0], [next(iter(able[0].asks))], request, [name]))
 
 
-def _adversaries_of(
-    names: Sequence[str], asked: Sequence[Question]
-) -> dict[str, list[str]]:
+def _adversaries_of(names: Sequence[str], asked: Sequence[Question]) -> dict[str, list[str]]:
     """Return the adversaries of each question; a question without one uses its default.
 
     A name that no question knows goes to the first that has adversaries, which refuses it.
