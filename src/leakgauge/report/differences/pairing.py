@@ -96,8 +96,8 @@ def attacks(
 ) -> tuple[list[FigurePair], list[Measurement]]:
     """Return the adversaries' figures under two defenses in pairs, and those of only one side.
 
-    The answer stands on the headline metric, over all rounds, of the adversary that leaks more
-    after: one that knows the defense or one that does not. Where both audits chose an adversary by
+    The answer stands on the headline metric, over all rounds, of the stronger adversary:
+    one that knows the defense or one that does not. Where both audits chose an adversary by
     shadow data, it stands on those two.
     """
     sides = [_of_attacks(side, metrics) for side in (before, after)]
@@ -174,9 +174,15 @@ def _knowing(side: Sequence[Measurement], knowledge: str) -> list[Measurement]:
 
 
 def _leaks(chief: Sequence[tuple[Measurement, Measurement]], metrics: Metrics) -> float:
-    """Return the largest leakage after; minus infinity without figures."""
+    """Return the largest leakage in both audits together; minus infinity without figures.
+
+    Both count, so that the order of the audits changes the sign of the difference alone.
+    """
     signs = {name: 1 if metrics[name].higher_is_worse else -1 for name in metrics}
-    return max((signs[b.metric] * b.estimate.value for _, b in chief), default=-math.inf)
+    return max(
+        (signs[b.metric] * (a.estimate.value + b.estimate.value) for a, b in chief),
+        default=-math.inf,
+    )
 
 
 def _wholes(
