@@ -101,14 +101,11 @@ def outputs_and_inputs(
     Raises:
         InputError: see ``expectation``.
     """
-    model = private(task, trainable(task.model, params)).model
-    inputs: list[Tensor] = []
-    last = model.get_submodule(layer.module)
-    last.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+    own = private(task, trainable(task.model, params))
     with torch.no_grad():
-        logits = torch.cat([model(part) for part in torch.split(like.flatten(0, 1), CHUNK)])
-    feature = torch.cat(inputs)
-    outputs, width = model.get_parameter(layer.weight).shape
+        parts = [_through(own, layer, part) for part in torch.split(like.flatten(0, 1), CHUNK)]
+    logits, feature = (torch.cat(several) for several in zip(*parts, strict=True))
+    outputs, width = own.model.get_parameter(layer.weight).shape
     wanted = [[len(logits), outputs], [len(logits), width]]
     require(
         [list(logits.shape), list(feature.shape)] == wanted,
@@ -117,6 +114,17 @@ def outputs_and_inputs(
         "pass the labels (as known)",
     )
     return logits, feature
+
+
+def _through(own: Task, layer: OutputLayer, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the outputs for records, and the layer's inputs, in one pass of a private model."""
+    inputs: list[Tensor] = []
+    pair = own.paired(x)
+    last = own.model.get_submodule(layer.module)
+    hook = last.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+    outputs = own.outputs(pair)
+    hook.remove()
+    return outputs[: len(x)], torch.cat(inputs)[: len(x)]
 
 
 TIE = 1e-4
