@@ -141,7 +141,7 @@ def log_losses(loss: LossFunction, outputs: Tensor, targets: Tensor) -> Tensor:
     >>> log_losses(LOSSES["cross_entropy"], torch.tensor([[0.0, 100.0]]), torch.tensor([1]))
     tensor([-100.], dtype=torch.float64)
     """
-    outputs = outputs.double()
+    outputs, targets = outputs.double(), targets.clone()  # a loss may write its targets
     if _is_of_a_class(loss, outputs, targets):
         own = targets[:, None]
         others = outputs.scatter(1, own, -torch.inf).logsumexp(1)
@@ -232,5 +232,7 @@ def record_losses(
     """
     outputs, y = outputs[:, None], y[:, None]
     if vectorised:
-        return vmap(loss)(outputs, y)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*performance drop")  # still right
+            return vmap(loss)(outputs, y)
     return torch.stack([loss(*one) for one in zip(outputs, y, strict=True)])

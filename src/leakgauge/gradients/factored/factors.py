@@ -110,8 +110,10 @@ def _products(
     task: Task, params: Params, x: Tensor, y: Tensor, layers: Sequence[Layer]
 ) -> dict[str, Factors]:
     """Return the factors of the layers that have some."""
-    own = private(task, params)
+    own, count = private(task, params), len(x)
     _freeze(own, layers)
+    pair = own.paired(x)
+    x, y = pair, y if len(pair) == count else torch.cat([y, y])
     modules = {one.name: own.model.get_submodule(one.name) for one in layers}
     caught = {
         one.name: LayerCalls.at(modules[one.name], one)
@@ -129,11 +131,14 @@ def _products(
         name: layer_factors(modules[name], one, dy)
         for (name, one), dy in zip(once.items(), slopes, strict=True)
     }
-    return {name: one for name, one in made.items() if one is not None}
+    kept = {name: one for name, one in made.items() if one is not None}
+    return (
+        {name: one.rows(slice(0, count)) for name, one in kept.items()} if count < len(x) else kept
+    )
 
 
 def _summed_loss(task: Task, x: Tensor, y: Tensor) -> Tensor:
-    outputs = task.model(x)
+    outputs = task.outputs(x)
     try:
         return record_losses(task.mean_loss, outputs, y, vectorised=True).sum()
     except (RuntimeError, ValueError):  # The loss branches on its data.

@@ -126,11 +126,13 @@ def outputs_and_inputs(task: Task, params: Params, layer: OutputLayer, like: Ten
     Raises:
         InputError: see ``expectation``.
     """
-    model = private(task, trainable(task.model, params)).model
+    own, records = private(task, trainable(task.model, params)), like.flatten(0, 1)
+    with torch.no_grad():  # before the hooks, as it may run the model
+        pairs = [own.paired(part) for part in torch.split(records, CHUNK)]
     inputs: list[Tensor] = []
     outputs: list[Tensor] = []
     behind: list[str] = []
-    last = model.get_submodule(layer.module)
+    last = own.model.get_submodule(layer.module)
 
     def keep(module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
         inputs.append(given[0])
@@ -138,13 +140,14 @@ def outputs_and_inputs(task: Task, params: Params, layer: OutputLayer, like: Ten
         behind.clear()
 
     last.register_forward_hook(keep)
-    for name, part in model.named_modules():
+    for name, part in own.model.named_modules():
         if part is not last and any(True for _ in part.parameters(recurse=False)):
             part.register_forward_pre_hook(lambda *_, name=name: behind.append(name))
     with torch.no_grad():
-        logits = torch.cat([model(part) for part in torch.split(like.flatten(0, 1), CHUNK)])
-    feature, own = torch.cat(inputs), torch.cat(outputs)
-    classes, width = model.get_parameter(layer.weight).shape
+        logits = torch.cat([own.outputs(pair) for pair in pairs])[: len(records)]
+    # a single record at the end runs in a pair, of which the first counts
+    feature, seen = (torch.cat(each)[: len(records)] for each in (inputs, outputs))
+    classes, width = own.model.get_parameter(layer.weight).shape
     wanted = [[len(logits), classes], [len(logits), width]]
     require(
         [list(logits.shape), list(feature.shape)] == wanted,
@@ -157,7 +160,7 @@ def outputs_and_inputs(task: Task, params: Params, layer: OutputLayer, like: Ten
         f"{behind[-1] if behind else ''!r} runs after {layer.module!r}, the last nn.Linear, so "
         "that does not give the outputs; pass the labels (as known)",
     )
-    return LayerSeen(logits, own, feature)
+    return LayerSeen(logits, seen, feature)
 
 
 TIE = 1e-4

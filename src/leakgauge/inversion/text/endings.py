@@ -58,7 +58,7 @@ def complete(
     device = next(task.model.parameters()).device
     rows = [list(one) for one in found.sequences]
     with torch.no_grad():
-        outputs = task.model(torch.tensor([rows[0]], device=device))
+        outputs = task.outputs(torch.tensor([rows[0]], device=device))
     if outputs.dim() == 3 and not _is_next_token_loss(task, device):
         named = tuple((*row, UNKNOWN) for row in rows)
         return replace(found, sequences=named, stopped=ANOTHER_LOSS)
@@ -224,7 +224,7 @@ def _into(task: Task, head: Any, row: Sequence[int]) -> tuple[Tensor, Tensor]:
     seen: list[Tensor] = []
     handle = head.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     try:
-        logits = task.model(torch.tensor([list(row)], device=head.weight.device))
+        logits = task.outputs(torch.tensor([list(row)], device=head.weight.device))
     finally:
         handle.remove()
     return seen[0][0], logits[0]
@@ -244,7 +244,7 @@ def _residual(
     ignored = [[*row, *[-100] * (longest - len(row))] for row in rows]
     targets = torch.tensor(ignored, device=device) if labels is None else labels
     with torch.enable_grad():
-        loss = task.mean_loss(task.model(torch.tensor(padded, device=device)), targets)
+        loss = task.mean_loss(task.outputs(torch.tensor(padded, device=device)), targets)
     own = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     apart, whole = 0.0, 0.0
     for name, value in zip(leaves, own, strict=True):

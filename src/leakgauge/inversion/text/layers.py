@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.core.forward import forward
 from leakgauge.core.precision import is_coarse, precision_of, rounding_norm
 from leakgauge.core.types import Grads, Task
 
@@ -237,7 +238,7 @@ def inputs_of(
     for chunk in torch.split(tokens, rows):
         part = next(iter(layer.maps.values()))
         with _caught(part) as seen, torch.no_grad(), suppress(_ReachedError):
-            model(chunk)
+            forward(model, chunk)
         require(bool(seen), f"the model does not call its layer {layer.name!r}")
         found.append(seen[0][:, -1] if last else seen[0])
     return torch.cat(found)
