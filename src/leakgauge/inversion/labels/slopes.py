@@ -105,7 +105,8 @@ class Slopes:
         handle = model.get_submodule(self.layer.module).register_forward_hook(lambda *_: z)
         try:
             with explained(f"{type(model).__name__} refuses records"):
-                outputs: Tensor = model(self.record.expand(len(z), *self.record.shape[1:]))
+                records = self.record.expand(len(z), *self.record.shape[1:])
+                outputs: Tensor = self.task.outputs(records)
         finally:
             handle.remove()
         return outputs

@@ -8,12 +8,12 @@ from leakgauge.core.losses import is_class_loss
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.gradients.probing import (
-    OperationWatcher,
     explained,
     private,
     refuse_random,
     refuse_written,
 )
+from leakgauge.gradients.watching import OperationWatcher
 from leakgauge.inversion.search.settings import SearchSettings
 
 

@@ -88,7 +88,7 @@ def _is_next_token_loss(task: Task, device: torch.device) -> bool:
 
 def _agrees(task: Task, tokens: Tensor) -> bool:
     with torch.no_grad():
-        outputs = task.model(tokens)
+        outputs = task.outputs(tokens)
         try:
             found = task.mean_loss(outputs, tokens)
         except REFUSALS:
