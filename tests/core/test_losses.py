@@ -4,11 +4,15 @@ import math
 
 import pytest
 import torch
-from torch import nn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.functional import cross_entropy
 
-from leakgauge.core.losses import log_losses
+from leakgauge.core.checks import InputError
+from leakgauge.core.losses import exact_loss, log_losses
+from leakgauge.core.reductions import refuse_summed
 from leakgauge.core.types import Task
 
 
@@ -40,3 +44,60 @@ def test_log_losses_are_exact_far_below_rounding() -> None:
     assert found.tolist() == pytest.approx(wanted, rel=1e-12)
     (slope,) = torch.autograd.grad(found.sum(), outputs)
     assert slope[:3, 1].tolist() == pytest.approx([1, 1, 1])
+
+
+class Tempered(nn.CrossEntropyLoss):
+    """It inherits from the cross entropy, and is another loss."""
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return super().forward(outputs / 2, targets) ** 2
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        Tempered(),
+        nn.CrossEntropyLoss(reduction="sum"),
+        nn.CrossEntropyLoss(ignore_index=2),
+        nn.CrossEntropyLoss(label_smoothing=0.1),
+        nn.CrossEntropyLoss(torch.tensor([1.0, 2.0, 3.0, 4.0]).double()),
+    ],
+)
+def test_a_loss_is_known_as_cross_entropy_by_what_it_computes(loss: nn.Module) -> None:
+    """Not by its class: the exact loss and its slopes are those of plain autograd."""
+    outputs = torch.randn(5, 4, generator=torch.Generator().manual_seed(0)).double()
+    codes = torch.tensor([0, 3, 1, 2, 2])
+    found, wanted = (
+        (value, torch.autograd.grad(value, leaf)[0])
+        for value, leaf in (
+            (f(leaf, codes), leaf)
+            for f in (exact_loss(loss), loss)
+            for leaf in [outputs.clone().requires_grad_()]
+        )
+    )
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(["cross_entropy", "mse_loss", "l1_loss", "binary_cross_entropy_with_logits"]),
+    st.sampled_from(["sum", "mean"]),
+    st.integers(2, 9),
+    st.integers(0, 10**6),
+)
+def test_a_sum_is_refused_and_a_mean_is_not(name, reduction, size, seed) -> None:
+    rng = torch.Generator().manual_seed(seed)
+    outputs, targets = (torch.rand(size, 3, generator=rng) for _ in range(2))
+    if name == "cross_entropy":
+        targets = targets.argmax(1)
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return getattr(functional, name)(outputs, targets, reduction=reduction)
+
+    if reduction == "mean":
+        refuse_summed(loss, outputs, targets)
+        return
+    with pytest.raises(InputError, match=r'sum of their losses.*reduction="mean"') as caught:
+        refuse_summed(loss, outputs, targets)
+    assert "\n" not in str(caught.value)

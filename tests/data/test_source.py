@@ -309,3 +309,12 @@ def test_the_network_takes_the_pixels(stored: dict[str, Source], name: str) -> N
     assert not [m for m in model.modules() if "Norm" in type(m).__name__]
     x = torch.from_numpy(source.pixels[:2]).float() / 255
     assert model(x).shape == (2, 4)
+
+
+def test_numbers_of_low_precision_have_a_fingerprint() -> None:
+    found = {
+        fingerprint({"w": torch.tensor(values, dtype=dtype)})
+        for values in ([1.0, 2.0], [1.0, 3.0])
+        for dtype in (torch.bfloat16, torch.float16)
+    }
+    assert len(found) == 4

@@ -128,7 +128,7 @@ def test_what_a_rare_value_cannot_give_comes_from_the_others():
         ([0] * 97 + [1] * 3, {}, "0 public; needed are 1 private and 1 public, so about 5 records"),
         ([0, 1] * 50, {"values": ["a", "b", "c"]}, "secret value 'c' has 0 records"),
         ([0, 1] * 50, {"need_private": 60}, "secret value 0 has 50 records"),
-        ([0, 1] * 50, {"need_public": 30}, "30 public, so about 150 records of each value; merge"),
+        ([0, 1] * 50, {"need_public": 30}, "30 public, so about 150 records of each value; bring"),
         ([0, 1] * 50, {"shadow": 1}, "shadow is 1, which leaves 0 records for each of 2"),
         ([0, 1] * 50, {"shadow": -1}, "shadow is -1; expected 0 or more"),
         ([0, 1] * 50, {"test_fraction": 1.0}, "test_fraction is 1; expected 0 up to 1"),

@@ -9,7 +9,7 @@ from leakgauge.guarantee.question import QUESTION
 from leakgauge.report.page import Page, render_page
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Histogram, Measurement, Run
 from leakgauge.runs.question import Answer
-from support.pages import SCREENS, drawn
+from support.pages import SCREENS, drawn, opened, without_a_number
 
 HOSTILE = "<script>alert(1)</script></svg>`'\"{{ 7 * 7 }} $x$"
 
@@ -46,4 +46,8 @@ def test_browser_shows_one_guarantee(browser: Browser, tmp_path: Path) -> None:
     assert HOSTILE not in text
     assert "The promise does not hold" in text  # 4.5 at least, where 3 is promised
     assert drawn(browser, path, *SCREENS) == 1
+    assert without_a_number(browser, path, 390) == []
+    page_, _ = opened(browser, path, "light", 1280)
+    table = page_.locator(".scroll:has(.promised)")
+    assert table.evaluate("one => one.scrollWidth <= one.clientWidth")
     assert not re.search(r"\bnan\b|\binf\b", text)

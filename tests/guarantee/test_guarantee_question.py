@@ -26,11 +26,13 @@ from leakgauge.guarantee import AuditResult, mechanism
 from leakgauge.guarantee import spec as settings
 from leakgauge.guarantee.metrics import METRICS
 from leakgauge.guarantee.question import QUESTION
-from leakgauge.guarantee.report.sentences import KEPT, VIOLATED
+from leakgauge.guarantee.report.sentences import EMPTY, KEPT, VIOLATED
 from leakgauge.guarantee.run import answering, record
 from leakgauge.guarantee.run.preparing import prepare
 from leakgauge.guarantee.search import Craft
 from leakgauge.guarantee.spec import BOX, Domain, GuaranteeSpec
+from leakgauge.privacy.accounting import epsilon_gaussian
+from leakgauge.report.page import next_steps
 from leakgauge.results.measurements import ACCUMULATED, read_measurements
 from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Answer, Silent
@@ -274,15 +276,39 @@ def test_settings_and_question_load_nothing_heavy() -> None:
 
 
 def test_the_section_of_a_kept_promise(table: Path, tmp_path: Path) -> None:
-    answer = answer_of(table, tmp_path / "out", seed=3)
+    answer = answer_of(table, tmp_path / "out", seed=3, noise=2.41)
     section = QUESTION.section(answer, tmp_path)
     (row,) = section.rows
     assert (section.name, section.title) == ("guarantee", QUESTION.title)
     assert (row.ask, row.verdict, row.level) == ("guarantee", KEPT, "none")
     assert row.estimate == answer.measurements[0].estimate
-    assert section.lines[-1].text == row.text
+    assert section.lines[0].text == row.text
     assert section.effect is None
     assert not section.missing
+
+
+def test_a_promise_above_20_protects_nothing_whatever_the_audit_shows(
+    table: Path, tmp_path: Path
+) -> None:
+    answer = answer_of(table, tmp_path / "out", canary="random", domain=None)
+    section = QUESTION.section(answer, tmp_path)
+    (row,) = section.rows
+    promised = epsilon_gaussian(4.0, 0.1, 1e-5).value
+    assert (row.verdict, row.level, row.broken) == (EMPTY, "strong", False)
+    assert row.metric.startswith(f"Epsilon, promised {promised:.0f}, ")
+    assert row.text.startswith("Promised: ")
+    assert "protects nothing" in row.text
+    # The advice: the named noise promises what the sentence says, and a little less does not.
+    advised = re.findall(r"`--noise (\S+)` promises (\d+)", row.text)
+    assert [epsilon for _, epsilon in advised] == ["8", "1"]
+    for noise, epsilon in advised:
+        assert epsilon_gaussian(4.0, float(noise), 1e-5).value <= float(epsilon)
+        assert epsilon_gaussian(4.0, 0.99 * float(noise), 1e-5).value > float(epsilon)
+    assert next_steps([section])[0].startswith(f"The strongest finding is `guarantee`: {EMPTY}")
+    assert "--defense" not in " ".join(next_steps([section]))
+    # The interval has no upper end where no release was mistaken, and shows no stand-in.
+    assert row.interval == f"{row.estimate.low:.3f} or more"
+    assert f"{promised:.3f}" not in section.html
 
 
 def test_anchors_of_the_section_have_its_name(table: Path, tmp_path: Path) -> None:
@@ -313,7 +339,7 @@ def test_a_broken_mechanism_is_the_strongest_verdict(
     answer = answer_of(table, tmp_path / "out", noise=10.0, mechanism=f"{name}:release")
     section = QUESTION.section(answer, tmp_path)
     assert (section.rows[0].verdict, section.rows[0].level) == (VIOLATED, "strong")
-    assert section.lines[-1].level == "strong"
+    assert section.lines[0].level == "strong"
     assert QUESTION.to_json(answer, tmp_path)["violated"] is True
     with pytest.raises(InputError, match=f"{name}:fail raised RuntimeError: no noise today"):
         answer_of(table, tmp_path / "failed", mechanism=f"{name}:fail")
@@ -334,7 +360,7 @@ def next_spec(section_command: str, table: Path) -> GuaranteeSpec:
 @pytest.mark.parametrize(
     ("more", "changes"),
     [
-        ({}, {"trials": 800}),  # saturated
+        ({}, {"noise": 2.41}),  # promises an epsilon of 970, and 2.41 one of 8
         ({"noise": 1000.0, "canary": "random", "domain": None}, {"canary": "crafted-box"}),
         ({"noise": 1000.0}, None),
     ],
@@ -348,3 +374,14 @@ def test_the_next_command_changes_what_limits_the_audit(
         return
     spec = prepare_all({"guarantee": (QUESTION, next_spec(section.next_command, table))})
     assert spec["guarantee"].spec == replace(resolved(table, **more), **changes)
+
+
+def test_a_saturated_audit_of_a_small_promise_gets_more_trials(table: Path, tmp_path: Path) -> None:
+    answer = answer_of(table, tmp_path / "out")
+    small = [
+        replace(one, theory={**one.theory, "mechanism_exact": 10.0}) if one.theory else one
+        for one in answer.measurements
+    ]
+    section = QUESTION.section(replace(answer, measurements=small), tmp_path)
+    spec = prepare_all({"guarantee": (QUESTION, next_spec(section.next_command, table))})
+    assert spec["guarantee"].spec == replace(resolved(table), trials=800)

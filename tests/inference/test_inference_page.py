@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 from playwright.sync_api import Browser, Page
+from scipy.stats import norm
 
 from leakgauge.core.checks import InputError
 from leakgauge.inference.question import QUESTION
@@ -40,7 +41,7 @@ from support.made_runs import (
     stacked,
     visible,
 )
-from support.pages import SCREENS, opened
+from support.pages import SCREENS, opened, without_a_number
 
 
 def test_verdict_of_a_leak_says_what_it_means() -> None:
@@ -82,7 +83,8 @@ def test_an_inconclusive_verdict_says_what_would_not_have_been_seen() -> None:
     level, text = said(make_records(0.1, 0.3))
     assert level == "inconclusive"
     assert text.startswith("The forest adversary neither finds nor rules out leakage of `sex`")
-    assert "A leak up to an AUROC of 0.828 would not have been seen; use more rows" in text
+    assert "A leak up to an AUROC of 0.828 would not have been seen; " in text
+    assert "more trials would not change that: bring more records, or take smaller" in text
 
 
 def test_the_report_says_how_few_users_enter_the_intervals() -> None:
@@ -350,11 +352,11 @@ def test_defenses_stand_side_by_side() -> None:
     assert "A static one learned from undefended gradients" in visible(section(page, "adversary"))
 
 
-def test_the_answer_is_the_worst_case_of_adaptive_adversaries() -> None:
+def test_the_answer_is_the_worst_case_of_both_adversaries() -> None:
     text = " ".join(visible(section(page_of_defended())).split())
     # The static forest is at 0.336 under sign and at 0.5 under dpsgd: neither is what counts.
     assert (
-        " dpsgd:clip=2,noise=0.1 most lowers the AUROC of the strongest adaptive adversary: "
+        " dpsgd:clip=2,noise=0.1 most lowers the AUROC of the strongest adversary: "
         "from 0.997 (0.977 to 1.000; forest) without a defense to 0.638 (0.618 to 0.658; forest); "
         "the model's test accuracy changes from 85 % (84.3 % to 85.7 %) to 79 % (78.3 % to "
         "79.7 %), which is a cost of 6.0 percentage points."
@@ -366,11 +368,22 @@ def test_the_answer_is_the_worst_case_of_adaptive_adversaries() -> None:
 
 def test_a_defense_that_does_not_help_is_not_praised() -> None:
     text = answered({"none": (0.85, 2.0, None), "sign": (0.85, 0.0, 2.1)})
-    assert text.startswith("No defense lowers the AUROC of the strongest adaptive adversary")
+    assert text.startswith("No defense lowers the AUROC of the strongest adversary")
     text = answered({"none": (0.85, 2.0, None), "sign": (0.849, 0.0, 1.95)})
     assert text.startswith("`sign` most lowers")
     assert ". The intervals overlap, so this may" in text
     assert "a cost of 0.1 percentage points, within the intervals" in text
+
+
+def test_a_defense_is_worth_what_the_stronger_adversary_leaves() -> None:
+    """The static adversary is the stronger one under `a`, so that `b` protects more."""
+    text = answered({"none": (0.85, 3.9, None), "a": (0.84, 2.5, 0.5), "b": (0.83, 0.1, 1.5)})
+    strong, weak = (float(norm.cdf(shift / 2**0.5)) for shift in (2.5, 1.5))
+    assert text.startswith("`b` most lowers the AUROC of the strongest adversary: from 0.997")
+    assert f"to {weak:.3f} (" in text
+    text = answered({"none": (0.85, 3.9, None), "a": (0.84, 2.5, 0.5)})
+    assert f"to {strong:.3f} (" in text
+    assert "forest, unaware of the defense)" in text
 
 
 def test_a_tie_and_a_worthless_model_are_named() -> None:
@@ -479,6 +492,10 @@ def test_browser_shows_it(browser: Browser, page_file: Path, tmp_path: Path) -> 
         text_has_contrast(page)
     page.close()
     assert trouble == []
+
+
+def test_each_table_shows_a_number_on_a_phone(browser: Browser, page_file: Path) -> None:
+    assert without_a_number(browser, page_file, 390) == []
 
 
 def test_browser_prints_it_with_details_open(

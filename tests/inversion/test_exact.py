@@ -16,7 +16,12 @@ from leakgauge.core.types import Column, Dataset, Schema, Task
 from leakgauge.data import Roles, encode, make_table, read_table
 from leakgauge.data.decode import column_hits, decode, fits
 from leakgauge.gradients import batch_gradients, local_updates, params_of
-from leakgauge.inversion.exact import first_linear, recover_first_layer, share_recovered
+from leakgauge.inversion.exact import (
+    check_reads_records,
+    first_linear,
+    recover_first_layer,
+    share_recovered,
+)
 from leakgauge.models import cnn, mlp
 from leakgauge.training.update import Update
 
@@ -313,3 +318,40 @@ def test_batches_of_adult(adult, width: int, size: int, least: float) -> None:
         wrong += share_recovered(data.x[rows], found.x) < 1 and len(found.x) > 0
     assert np.mean(shares) >= least
     assert wrong <= 1
+
+
+# --- what division assumes of a model -------------------------------------------------------------
+
+
+class Standardised(nn.Module):
+    """Its first layer sees other values than the records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layer((x - 1) / 2).relu())
+
+
+class Twice(Standardised):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layer(x) + self.layer(x))
+
+
+class Squared(Standardised):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layer(x * x))
+
+
+@pytest.mark.parametrize("model", [Standardised(), Twice(), Squared()])
+def test_a_first_layer_that_does_not_see_the_records_is_refused(model: nn.Module) -> None:
+    params = dict(model.named_parameters())
+    with pytest.raises(InputError, match="does not get each record once and as it is") as caught:
+        check_reads_records(Task(model), params, torch.zeros(5, 3))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_first_layer_that_sees_the_records_is_not() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(6, 4), nn.ReLU(), nn.BatchNorm1d(4))
+    check_reads_records(Task(model), dict(model.named_parameters()), torch.zeros(5, 2, 3))

@@ -299,7 +299,7 @@ def test_single_records_are_refused_a_layer_that_gives_no_logits() -> None:
     task = Task(HeadFirst(), cross_entropy)
     grads = gradients(task, torch.randn(3, 1, 6), torch.zeros(3, 1, dtype=torch.int64))
     for knowledge in ({"like": LIKE.float()}, {"record": (6,), "rng": stream(0, "n")}):
-        with pytest.raises(InputError, match=r"expected \[1, 5\], one score for each class"):
+        with pytest.raises(InputError, match=r"expected \[2, 5\], one score for each class"):
             infer_labels(task, params_of(task.model), grads, 1, **knowledge)
 
 

@@ -53,6 +53,13 @@ def test_a_defense_stands_beside_the_undefended_run_as_an_adaptive_adversary_see
     assert {one.main for one in static if not one.metric.of_model} == {False}
 
 
+def test_the_answer_stands_on_the_stronger_adversary() -> None:
+    """Where the unaware adversary finds more, the defense is worth what that one leaves."""
+    after = defended({"none": (0.85, 3.9, None), "prune": (0.83, 2.9, 0.5)})
+    found = compared(side(measured("none")), side(after))
+    assert {one.after.knowledge for one in found.leakage if one.main} == {"static"}
+
+
 def test_a_figure_that_rises_leaks_more_and_one_within_the_interval_shows_no_difference() -> None:
     pairs = [(1.0, 2.0, MORE), (2.0, 1.0, LESS), (1.0, 1.02, UNSEEN)]
     for one, other, verdict in pairs:

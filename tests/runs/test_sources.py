@@ -4,9 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
+from leakgauge import Dataset, InputError, Task
 from leakgauge.inference.spec import InferenceSpec
-from leakgauge.runs.sources import source_of
+from leakgauge.runs.sources import source_of, task_source
 from support.tables import frame
 
 
@@ -40,3 +43,15 @@ def test_a_file_that_was_written_again_is_read_again(tmp_path: Path) -> None:
 def test_unchanged_data_are_read_once(tmp_path: Path) -> None:
     spec = InferenceSpec(data=str(written(tmp_path, 40)))
     assert source_of(spec) is source_of(spec)
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss, nn.MSELoss, nn.BCEWithLogitsLoss])
+def test_a_users_loss_that_is_a_sum_is_refused(loss: type[nn.Module]) -> None:
+    """A sum trains B times as fast as the settings say, and its figures are others."""
+    x, y = torch.randn(12, 5), torch.rand(12, 3)
+    data = Dataset(x, y.argmax(1) if loss is nn.CrossEntropyLoss else y)
+    model = nn.Sequential(nn.Linear(5, 4), nn.Dropout(), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    assert task_source(Task(model, loss()), data).task is not None
+    assert model.training
+    with pytest.raises(InputError, match=r"the loss of 8 records is the sum of their losses"):
+        task_source(Task(model, loss(reduction="sum")), data)

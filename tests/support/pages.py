@@ -24,6 +24,20 @@ def opened(browser: Browser, path: Path, scheme: Any, width: int) -> tuple[Page,
     return page, trouble
 
 
+def without_a_number(browser: Browser, path: Path, width: int) -> list[str]:
+    """Return the tables whose first number lies outside of the screen."""
+    page, _ = opened(browser, path, "light", width)
+    found = page.evaluate(
+        """() => [...document.querySelectorAll(".scroll")].filter(box => {
+            const cells = [...box.querySelectorAll("tbody tr")].map(row => row.querySelector("td"));
+            const ends = cells.filter(Boolean).map(cell => cell.getBoundingClientRect().right);
+            return Math.max(0, ...ends) > box.getBoundingClientRect().right + 1;
+        }).map(box => box.getAttribute("aria-labelledby"))"""
+    )
+    page.close()
+    return list(found)
+
+
 def drawn(browser: Browser, path: Path, *shown: tuple[Any, int]) -> int:
     """Check that the page fits and makes no requests, and return its number of charts.
 

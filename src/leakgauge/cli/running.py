@@ -187,7 +187,7 @@ def _print_paragraphs(console: Console, sections: "Sequence[Section]") -> None:
 
 def _table(sections: "Sequence[Section]") -> Table:
     from leakgauge.report.section import asked_about
-    from leakgauge.report.wording import interval, number
+    from leakgauge.report.wording import number
 
     rows = [row for section in sections for row in section.tests or section.rows]
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -202,7 +202,7 @@ def _table(sections: "Sequence[Section]") -> Table:
             "test": Text(row.test),
             "verdict": verdict_text(row.verdict, row.level),
             "figure": Text(figure),
-            "95 % interval": Text("" if row.estimate is None else interval(row.estimate)),
+            "95 % interval": Text(row.interval),
         }
         table.add_row(*(cells[name] for name in kept))
     return table

@@ -57,7 +57,9 @@ LOSSES: Mapping[str, LossFunction] = {
 }
 """The losses that ``Task`` knows by name."""
 
-_REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
+REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
+"""Errors by which a loss refuses outputs or targets."""
+
 _NUMERIC = (
     *(mse, functional.mse_loss, functional.l1_loss),
     *(functional.smooth_l1_loss, functional.huber_loss),
@@ -93,7 +95,7 @@ def is_class_loss(loss: LossFunction, classes: int, *, like: Tensor) -> bool:
         with torch.enable_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             (slope,) = torch.autograd.grad(loss(outputs, targets), outputs)
-    except _REFUSALS:
+    except REFUSALS:
         return False
     return torch.equal(slope < 0, functional.one_hot(targets, classes) > 0)
 
@@ -119,7 +121,7 @@ def is_cross_entropy(loss: LossFunction, classes: int, *, like: Tensor) -> bool:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = loss(outputs, targets)
-    except _REFUSALS:
+    except REFUSALS:
         return False
     wanted = functional.cross_entropy(outputs, targets)
     return found.shape == wanted.shape and torch.allclose(found, wanted, rtol=1e-4)
@@ -139,7 +141,7 @@ def log_losses(loss: LossFunction, outputs: Tensor, targets: Tensor) -> Tensor:
     >>> log_losses(LOSSES["cross_entropy"], torch.tensor([[0.0, 100.0]]), torch.tensor([1]))
     tensor([-100.], dtype=torch.float64)
     """
-    outputs = outputs.double()
+    outputs, targets = outputs.double(), targets.clone()  # a loss may write its targets
     if _is_of_a_class(loss, outputs, targets):
         own = targets[:, None]
         others = outputs.scatter(1, own, -torch.inf).logsumexp(1)
@@ -164,7 +166,8 @@ def exact_loss(loss: LossFunction) -> LossFunction:
     def computed(outputs: Tensor, targets: Tensor) -> Tensor:
         outputs = outputs.double()
         if _is_of_a_class(loss, outputs, targets):
-            return log_losses(loss, outputs, targets).exp().mean()
+            each = log_losses(loss, outputs, targets).exp()
+            return each.sum() if getattr(loss, "reduction", "mean") == "sum" else each.mean()
         return loss(outputs, targets.double() if targets.is_floating_point() else targets)
 
     return computed
@@ -173,9 +176,12 @@ def exact_loss(loss: LossFunction) -> LossFunction:
 def _is_of_a_class(loss: LossFunction, outputs: Tensor, targets: Tensor) -> bool:
     """Return whether a loss is known as the plain cross entropy of a class."""
     known = loss is functional.cross_entropy
-    if isinstance(loss, nn.CrossEntropyLoss):
+    if type(loss) is nn.CrossEntropyLoss:  # A subclass may compute another loss.
         known = loss.weight is None and loss.label_smoothing == 0
-    return known and outputs.dim() == 2 and not targets.is_floating_point()
+    if not known or outputs.dim() != 2 or targets.is_floating_point():
+        return False
+    ignored = getattr(loss, "ignore_index", -100)
+    return not bool((targets == ignored).any())
 
 
 def _log_softplus(margins: Tensor) -> Tensor:
@@ -226,5 +232,7 @@ def record_losses(
     """
     outputs, y = outputs[:, None], y[:, None]
     if vectorised:
-        return vmap(loss)(outputs, y)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*performance drop")  # still right
+            return vmap(loss)(outputs, y)
     return torch.stack([loss(*one) for one in zip(outputs, y, strict=True)])

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, require, require_known
+from leakgauge.core.forward import drops_axis, forward
 from leakgauge.core.losses import LOSSES, LossFunction
 
 Params = Mapping[str, Tensor]
@@ -28,7 +30,7 @@ class Task:
             1, ``[n, k]``: several labels a record). Nothing standardises the targets.
 
     Raises:
-        InputError: no loss has this name.
+        InputError: no loss has this name, or the model is lazy and has not run yet.
 
     >>> task = Task(nn.Linear(3, 1), "mse")
     >>> task.mean_loss(torch.zeros(2, 1), torch.tensor([1.0, 3.0]))
@@ -47,17 +49,38 @@ class Task:
                 f"the loss of a Task is {type(loss).__name__}; expected a function of outputs and "
                 f"targets, or one of {', '.join(LOSSES)}"
             )
+        if isinstance(model, nn.Module):
+            require_shapes(model)
         object.__setattr__(self, "model", model)
         object.__setattr__(self, "loss", loss)
+
+    def outputs(self, x: Tensor, values: Params | None = None) -> Any:
+        """Return the model's outputs for copies of records, which it may write.
+
+        Args:
+            x: records ``[B, ...]``.
+            values: parameters and buffers by name, in place of the model's own.
+        """
+        return forward(self.model, x, values)
+
+    def paired(self, x: Tensor) -> Tensor:
+        """Return records, or two copies of a single one whose axis the model drops.
+
+        A hook on the model then sees one pass, with an axis of records.
+
+        Args:
+            x: records ``[B, ...]``.
+        """
+        return torch.cat([x, x]) if drops_axis(self.model, x) else x
 
     def mean_loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the mean loss over a batch, also if ``loss`` returns one value per record.
 
         Args:
             outputs: outputs of the model ``[B, ...]``.
-            targets: ``[B, ...]``.
+            targets: ``[B, ...]``; the loss gets a copy, which it may write.
         """
-        loss = self.loss(outputs, targets)
+        loss = self.loss(outputs, targets.clone())
         each = isinstance(loss, Tensor) and loss.dim() == 1 and loss.shape == targets.shape[:1]
         return loss.mean() if each else loss
 
@@ -165,6 +188,21 @@ def all_finite(leaves: Iterable[Tensor]) -> bool:
     (True, False)
     """
     return all(bool(leaf.sum().isfinite()) or bool(leaf.isfinite().all()) for leaf in leaves)
+
+
+def require_shapes(model: nn.Module) -> None:
+    """Refuse a lazy model that has not run yet: its parameters have no shapes.
+
+    >>> require_shapes(nn.LazyLinear(2))
+    Traceback (most recent call last):
+    leakgauge.core.checks.InputError: parameter 'weight' has no shape yet; run the lazy model once \
+first
+    """
+    for name, leaf in (*model.named_parameters(), *model.named_buffers()):
+        require(
+            not nn.parameter.is_lazy(leaf),
+            f"parameter {name!r} has no shape yet; run the lazy model once first",
+        )
 
 
 def require_plain(value: Tensor, name: str) -> None:

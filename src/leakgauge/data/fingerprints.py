@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from pandas.api import types as dtypes
 from torch import Tensor
 
@@ -83,7 +84,10 @@ def _dataset_parts(data: Dataset) -> Iterable[bytes]:
 
 
 def _tensor_parts(name: str, tensor: Tensor) -> Iterable[bytes]:
-    array = tensor.detach().cpu().numpy()
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bfloat16:  # numpy has no such numbers
+        name, tensor = f"{name} bfloat16", tensor.view(torch.int16)
+    array = tensor.numpy()
     ordered = array.astype(array.dtype.newbyteorder("<"))
     yield f"{name} {ordered.dtype.str} {array.shape}".encode()
     yield ordered.tobytes()

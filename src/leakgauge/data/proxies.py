@@ -1,5 +1,6 @@
 """Warnings, before any training, about single columns that determine a label or a secret."""
 
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -43,8 +44,8 @@ def proxies(
             if (area := column_auroc(features[column], values)) > DETERMINES:
                 warnings.append(
                     f"the feature {column!r} alone tells the secret {secret!r} (AUROC "
-                    f"{area:.3f}), so gradients give away what that column says; use --drop "
-                    f"{column} to see what the others give away"
+                    f"{area:.3f}), so gradients give away what that column says; use "
+                    f"{option('--drop', column)} to see what the others give away"
                 )
         if (area := column_auroc(pd.Series(y), values)) > DETERMINES:
             warnings.append(
@@ -61,7 +62,8 @@ def proxies(
         if how_well > DETERMINES:
             warnings.append(
                 f"the feature {column!r} alone tells the label {name!r} ({called} "
-                f"{how_well:.3f}), so the model learns little else; use --drop {column}"
+                f"{how_well:.3f}), so the model learns little else; use "
+                f"{option('--drop', column)}"
             )
     return warnings
 
@@ -70,7 +72,7 @@ def identifiers(features: pd.DataFrame, secrets: Mapping[str, Ints]) -> list[str
     """Return a warning for each feature whose whole numbers differ in every row."""
     return [
         f"the feature {column!r} is a different whole number in every row, as an identifier is; "
-        f"use --drop {column} unless it says something about the row"
+        f"use {option('--drop', column)} unless it says something about the row"
         for column in features.columns.drop(list(secrets), errors="ignore")
         if _is_identifier(features[column])
     ]
@@ -88,11 +90,24 @@ def users_without_group(
     """
     return [
         f"the column {str(name)!r} repeats, and {secret!r} is the same in all rows of nearly each "
-        f"of its values, as if it named users; use --group {name}, so that no user is on two sides"
+        f"of its values, as if it named users; use {option('--group', name)}, so that no user is "
+        "on two sides"
         for secret, values in secrets.items()
         for name in frame.columns
         if str(name) not in besides and _names_users(frame[name], values)
     ]
+
+
+def option(flag: str, column: object) -> str:
+    """Return an option with a column's name as a shell takes it.
+
+    >>> option("--drop", "age"), option("--drop", "Unnamed: 0")
+    ('--drop age', "--drop 'Unnamed: 0'")
+    """
+    name = str(column)
+    word = shlex.quote(name)
+    # A comma needs no quotes in a shell, but in a sentence it seems to end the name.
+    return f"{flag} '{name}'" if word == name and "," in name else f"{flag} {word}"
 
 
 def column_auroc(column: "pd.Series[Any]", codes: Ints) -> float:

@@ -179,7 +179,8 @@ def _refuse_rare_secret(
             f"secret value {_name(value, values)} has {int((codes == value).sum())} records, "
             f"{private} of them private and {public} public; needed are {need[0]} private and "
             f"{need[1]} public, so about {ceil(least / remaining)} records of each value; "
-            "merge rare values (--merge-rare N) or remove them, or bring more records"
+            + ("merge rare values (--merge-rare N) or remove them, or " if m > 2 else "")
+            + "bring more records"
         )
 
 

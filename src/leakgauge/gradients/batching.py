@@ -14,6 +14,7 @@ from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.probing import (
     GradientMethod,
     Probed,
+    detached,
     explained,
     fresh_buffers,
     gradient,
@@ -126,7 +127,10 @@ class GradientJob:
 
         def of_batch(params: Params, x: Tensor, y: Tensor) -> Grads:
             leaves = {name: value.requires_grad_() for name, value in params.items()}
-            return gradient(task, leaves, {**leaves, **buffers}, x, y)
+            given = {**leaves, **buffers}
+            found = gradient(task, leaves, given, x, y)
+            buffers.update((name, given[name].detach()) for name in buffers)
+            return found
 
         return _walk(self.params, of_batch, x, y, lr)
 
@@ -155,7 +159,8 @@ def start(
     require_count(max_bytes, "max_bytes")
     params = trainable(task.model, params)
     first = (0,) * (lead - 1)
-    return GradientJob(probe(task, params, x[first], y[first], method=method), params, max_bytes)
+    plan = probe(task, params, x[first], y[first], method=method)
+    return GradientJob(plan, detached(plan.task.model), max_bytes)
 
 
 def stacked(x: Tensor, y: Tensor) -> Batches:

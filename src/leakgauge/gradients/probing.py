@@ -7,21 +7,21 @@ attributes) never reach the caller's model, not even after an error.
 import copy
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.losses import without_broadcast
 from leakgauge.core.types import Grads, Params, Task
+from leakgauge.gradients.watching import OperationWatcher
 
 GradientMethod = Literal["auto", "vmap", "loop"]
 
@@ -59,12 +59,12 @@ class Probed:
 
 
 def private(task: Task, params: Params) -> Task:
-    """Return the task on a copy of the module that has ``params`` as its trainable parameters.
+    """Return the task on a copy of the module, with copies of ``params`` as trainable parameters.
 
-    Frozen parameters share only their storage with the caller's: the copy may change its layout.
+    The copy shares no storage with the caller's model or with ``params``.
     """
     memo: dict[int, Any] = {
-        id(value): nn.Parameter(params.get(name, value.detach()), value.requires_grad)
+        id(value): nn.Parameter(params.get(name, value).detach().clone(), value.requires_grad)
         for name, value in task.model.named_parameters()
     }
     try:
@@ -74,6 +74,12 @@ def private(task: Task, params: Params) -> Task:
             f"{_name(task.model)} cannot be copied ({one_line(error)}); "
             "remove what copy.deepcopy refuses, for example a cached output"
         ) from error
+
+
+def detached(model: nn.Module) -> dict[str, Tensor]:
+    """Return the trainable parameters without gradients; they share their storage."""
+    named = model.named_parameters()
+    return {name: value.detach() for name, value in named if value.requires_grad}
 
 
 def trainable(model: nn.Module, params: Params) -> dict[str, Tensor]:
@@ -98,6 +104,7 @@ def probe(task: Task, params: Params, x: Tensor, y: Tensor, *, method: GradientM
         InputError: the gradients cannot be computed (by this method).
     """
     original, task, x, y = task, private(task, params), x[:2], y[:2]
+    params = detached(task.model)
     seen = OperationWatcher()
     kept, flops = _try_once(task, params, x, y, seen, buffers_may_change=method == "loop")
     if method == "vmap":
@@ -129,23 +136,22 @@ def _channels_last(task: Task, x: Tensor, y: Tensor) -> Task | None:
         lambda _, given: (given[0].contiguous(memory_format=inward), *given[1:])
     )
     try:
-        task.mean_loss(task.model(x), y)
+        task.mean_loss(task.outputs(x), y)
     except REFUSALS:
         return None
     return task
 
 
 def gradient(
-    task: Task, leaves: Params, replaced: Params, x: Tensor, y: Tensor
+    task: Task, leaves: Params, replaced: dict[str, Tensor], x: Tensor, y: Tensor
 ) -> dict[str, Tensor]:
     """Return the gradient of one batch in ``leaves`` by plain autograd.
 
-    Tensors in ``replaced`` take the place of the model's own. Where the model writes a replaced
-    buffer, the write goes into ``replaced``.
+    Tensors in ``replaced`` take the place of the model's own. Where the model writes or rebinds a
+    replaced buffer, ``replaced`` has the new one.
     """
     with torch.enable_grad():
-        outputs = functional_call(task.model, dict(replaced), (x,)) if replaced else task.model(x)
-        loss = task.mean_loss(outputs, y)
+        loss = task.mean_loss(task.outputs(x, replaced), y)
     grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     return {
         name: torch.zeros_like(leaf) if value is None else value
@@ -157,7 +163,7 @@ def gradient_function(task: Task) -> Callable[[Params, Tensor, Tensor], Grads]:
     """Return a function ``(params, x [B, ...], y [B, ...]) -> gradient`` for ``vmap``."""
 
     def loss(params: Params, x: Tensor, y: Tensor) -> Tensor:
-        return task.mean_loss(functional_call(task.model, dict(params), (x,)), y)
+        return task.mean_loss(task.outputs(x, params), y)
 
     of_batch: Callable[[Params, Tensor, Tensor], Grads] = grad(loss)
     return of_batch
@@ -186,22 +192,6 @@ def one_line(error: BaseException) -> str:
     return text[0][:200] if text else type(error).__name__
 
 
-class OperationWatcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records whether a forward pass draws random numbers, writes buffers or convolves."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.random = ""
-        self.written: list[str] = []
-        self.convolves = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            self.random = func.overloadpacket.__name__
-        self.convolves |= func.overloadpacket is torch.ops.aten.convolution
-        return func(*args, **(kwargs or {}))
-
-
 def _try_once(
     task: Task,
     params: Params,
@@ -214,6 +204,7 @@ def _try_once(
     """Run one forward and backward pass; return the bytes kept for backward and the flops."""
     buffers = fresh_buffers(task)
     leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+    frozen = {name: value for name, value in task.model.named_parameters() if name not in leaves}
     given: dict[str, Tensor] = {**leaves, **buffers}
     own = {value.untyped_storage().data_ptr() for value in given.values()}
     kept: dict[int, int] = {}
@@ -224,20 +215,23 @@ def _try_once(
             kept[pointer] = max(kept.get(pointer, 0), value.nbytes)  # x may be a view
         return value
 
+    task.paired(x)  # tried out before anything watches
     counter, devices = FlopCounterMode(display=False), [x.device] if x.is_cuda else []
     with torch.enable_grad(), torch.random.fork_rng(devices), vectorisable_kernels():
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
             try:
                 with explained(f"{_name(task.model)} refuses inputs {_shown(x)}"), counter, seen:
-                    outputs = functional_call(task.model, given, (x,))
+                    outputs = task.outputs(x, given)
             except InputError:
                 if not buffers_may_change:  # BatchNorm fails on a single record in train mode.
                     _refuse_batchnorm(task.model)
                 raise
             refuse_random(task.model, seen)
-            seen.written = [k for k, v in buffers.items() if given[k] is not v or v._version]
+            all_now = {**dict(task.model.named_parameters()), **given}
+            refuse_written(task.model, seen.changed({**frozen, **leaves}, all_now))
+            seen.written = seen.changed(buffers, given)
             if seen.written and not buffers_may_change:
-                _refuse_written(task.model, seen.written[0])
+                _refuse_buffer(task.model, seen.written[0])
             fits = f"the loss does not fit outputs {_shown(outputs)} and targets {_shown(y)}"
             with explained(fits), without_broadcast(outputs, y):
                 loss = task.mean_loss(outputs, y)
@@ -259,7 +253,8 @@ def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: b
         if required:
             raise InputError(
                 f"torch.func cannot vectorise {_name(task.model)} ({one_line(error)}); "
-                'allow a plain loop, slower and exact (--allow-loop, or method="auto")'
+                "allow a plain loop, slower and exact: --allow-loop where the secret is inferred "
+                'from batches, method="auto" in Python'
             ) from error
         return False
     return True
@@ -280,7 +275,19 @@ def refuse_random(model: nn.Module, seen: OperationWatcher) -> None:
     )
 
 
-def _refuse_written(model: nn.Module, buffer: str) -> NoReturn:
+def refuse_written(model: nn.Module, parameters: Sequence[str]) -> None:
+    """Refuse a model that writes ``parameters`` while it runs."""
+    for parameter in parameters:
+        owner = model.get_submodule(parameter.rpartition(".")[0])
+        limited = getattr(owner, "max_norm", None) is not None
+        raise InputError(
+            f"{_name(owner)} writes its parameter {parameter!r} in forward, so no gradient belongs "
+            "to the given parameters; "
+            + ("set max_norm=None" if limited else "change parameters outside of forward")
+        )
+
+
+def _refuse_buffer(model: nn.Module, buffer: str) -> NoReturn:
     _refuse_batchnorm(model)
     owner = model.get_submodule(buffer.rpartition(".")[0])
     raise InputError(

@@ -106,15 +106,14 @@ def _layers(model: nn.Module, *, frozen: bool) -> list[Layer]:
 
 def _ran(task: Task, x: Tensor) -> dict[str, int]:
     """Return the position of each module's first start in a forward pass, by name."""
-    own = private(task, params_of(task.model)).model  # a copy, so its hooks do not last
-    buffers = {name: leaf.clone() for name, leaf in own.named_buffers()}
+    own = private(task, params_of(task.model))  # a copy, so its hooks do not last
     places: dict[str, int] = {}
-    for name, module in own.named_modules():
+    for name, module in own.model.named_modules():
         module.register_forward_pre_hook(
             lambda _, __, name=name: places.__setitem__(name, places.get(name, len(places)))
         )
-    with torch.no_grad(), torch.random.fork_rng(enabled=own.training):
-        torch.func.functional_call(own, buffers, (x[:2],))
+    with torch.no_grad(), torch.random.fork_rng(enabled=own.model.training):
+        own.outputs(x[:2])
     return places
 
 

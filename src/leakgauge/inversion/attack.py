@@ -9,6 +9,7 @@ from torch import Tensor
 
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Grads, Task
+from leakgauge.gradients.probing import private
 from leakgauge.inversion.labels.inference import LabelMethod, infer_labels
 from leakgauge.inversion.methods import Method
 from leakgauge.inversion.observed import (
@@ -49,6 +50,7 @@ def attack(
         InputError: labels cannot be inferred from this gradient, or the method refuses the model,
             the update or the defense.
     """
+    task = private(task, seen.params)  # a method may run it as it is
     if method.traits.searches:
         seen = replace(seen, grads=_at_assumed_rate(seen, known))
     infer, finds = known.infer, known.infer == "auto" and method.finds_labels

@@ -15,17 +15,22 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.core.precision import is_coarse, precision_of, relative_tolerance
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.data.decode import fits
-from leakgauge.gradients.probing import trainable
+from leakgauge.gradients.probing import explained, private, trainable
 from leakgauge.inversion.methods import EXACT, TABLE, Method, Traits
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 
 FLOOR = 1e-6
-"""A bias gradient below this share of the largest is rounding, and is not divided by."""
+"""A bias gradient below this share of the largest is rounding, and is not divided by; for types
+coarser than float32, the share is their precision."""
 
 MOST_UNITS = 2000
 """Largest number of units that are compared with each other, by their bias gradients."""
+
+FLAGS = 1e-3
+"""Largest distance of a flag of a table's category from 0 or 1."""
 
 TOLERANCE_OF_GRADIENTS, TOLERANCE_OF_CHANGES = 1e-4, 1e-2
 """Relative differences below which two candidates are one record; changes of weights are rounded
@@ -56,6 +61,10 @@ class Division(Method):
         targets = len(next(iter(seen.grads.values())))
         single_step = known.steps is None or known.steps.steps == 1
         x = known.guess.expand(targets, *seen.shape).clone()
+        check_reads_records(task, seen.params, x[0])
+        precision = precision_of(seen.grads.values())
+        flags = relative_tolerance(precision, FLAGS)
+        valid = functools.partial(fits, schema=known.schema, tolerance=flags)
         for target in range(targets):
             candidates = recover_first_layer(
                 task,
@@ -63,7 +72,7 @@ class Division(Method):
                 {name: leaf[target : target + 1] for name, leaf in seen.grads.items()},
                 agree=1 if count > 1 else 2,
                 tolerance=TOLERANCE_OF_GRADIENTS if single_step else TOLERANCE_OF_CHANGES,
-                valid=functools.partial(fits, schema=known.schema) if count > 1 else None,
+                valid=valid if count > 1 else None,
             ).x[:count]
             x[target, : len(candidates)] = candidates
         return Reconstruction.direct(x, seconds=time.perf_counter() - began)
@@ -109,6 +118,36 @@ def first_linear(model: nn.Module) -> tuple[str, str]:
     raise AssertionError
 
 
+def check_reads_records(task: Task, params: Params, x: Tensor) -> None:
+    """Refuse a model whose first layer does not see each record once, as it is.
+
+    Division recovers what enters the layer: a model that standardises its inputs, or that calls
+    the layer for several records or parts, shows other values. It is tried out.
+
+    Args:
+        task: its model begins with a linear layer.
+        params: all trainable parameters by name.
+        x: records ``[B, ...]`` of the right shape, not private ones.
+
+    Raises:
+        InputError: the layer gets anything but the records, or runs more than once.
+    """
+    name = first_linear(task.model)[0].rpartition(".")[0]
+    own = private(task, trainable(task.model, params)).model.eval()
+    given: list[Tensor] = []
+    own.get_submodule(name).register_forward_pre_hook(lambda _, seen: given.append(seen[0]))
+    # Records that differ in all their values show every change.
+    tried = x + torch.arange(x.numel(), device=x.device).sin().to(x).reshape(x.shape)
+    with torch.no_grad(), explained(f"{type(own).__name__} refuses records {list(x.shape)}"):
+        own(tried.clone())
+    same = len(given) == 1 and given[0].shape == tried.flatten(1).shape
+    require(
+        same and torch.equal(given[0], tried.flatten(1)),
+        f"the first layer {name!r} does not get each record once and as it is, so division gives "
+        "other values; take another --method",
+    )
+
+
 def recover_first_layer(
     task: Task,
     params: Params,
@@ -138,7 +177,8 @@ def recover_first_layer(
         agree: how many units must give the same candidate; all units, where these are fewer.
         tolerance: candidates agree that differ by no more than this in any coordinate, relative
             to the largest coordinate where that is above 1. A difference of float32 weights is
-            rounded more coarsely than a gradient: at a local rate of 1e-4 it takes about 1e-2.
+            rounded more coarsely than a gradient: at a local rate of 1e-4 it takes about 1e-2. A
+            gradient coarser than float32 has that of its precision, if it is larger.
         valid: ``(candidates [k, D]) -> which can be records [k]``, bool.
 
     Raises:
@@ -158,9 +198,14 @@ def recover_first_layer(
     """
     require_count(agree, "number of units that must agree")
     require_positive(tolerance, "tolerance")
+    precision = precision_of([grads[name] for name in first_linear(task.model) if name in grads])
     weight, bias = _first_gradients(task, params, grads)
+    floor = FLOOR
+    if is_coarse(precision):
+        tolerance = relative_tolerance(precision, tolerance)
+        floor = torch.finfo(precision).eps
     order = bias.abs().argsort(descending=True, stable=True)[:MOST_UNITS]
-    order = order[bias[order].abs() > FLOOR * bias.abs().max()]
+    order = order[bias[order].abs() > floor * bias.abs().max()]
     weight, bias = weight[order], bias[order]
     groups = _groups(weight / bias[:, None], tolerance)
     size = groups.sum(dim=1)

@@ -119,9 +119,10 @@ class _Watcher:
 
 def _outputs(task: Task, params: Params, x: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
     """Return the outputs for some records ``[n, d]``, by layer, for layers that ran."""
-    own = private(task, params).model  # its hooks end with it
+    own = private(task, params)  # its hooks end with it
     seen = _Watcher()
-    for name, module in own.named_modules():
+    pair = own.paired(x)
+    for name, module in own.model.named_modules():
         if name in layers:
             module.register_forward_hook(
                 lambda _, given, output, name=name: seen.after_layer(name, output)
@@ -130,11 +131,11 @@ def _outputs(task: Task, params: Params, x: Tensor, layers: Sequence[str]) -> di
             module.register_forward_hook(
                 lambda _, given, output: seen.after_activation(given, output)
             )
-    refusal = explained(f"{type(own).__name__} refuses inputs {list(x.shape)}")
-    with torch.no_grad(), torch.random.fork_rng(enabled=own.training), refusal:
-        own(x)
-    found = {name: seen.outputs(name, len(x)) for name in layers}
-    return {name: leaf for name, leaf in found.items() if leaf is not None}
+    refusal = explained(f"{type(own.model).__name__} refuses inputs {list(x.shape)}")
+    with torch.no_grad(), torch.random.fork_rng(enabled=own.model.training), refusal:
+        own.outputs(pair)
+    found = {name: seen.outputs(name, len(pair)) for name in layers}
+    return {name: leaf[: len(x)] for name, leaf in found.items() if leaf is not None}
 
 
 AT_ONCE = 2**29

@@ -200,10 +200,10 @@ def direction_sensitivity(
 def _classes(task: Task, params: Params, x: Tensor, y: Tensor) -> int:
     """Return the number of classes of a classifier by cross entropy, or refuse the task."""
     require(len(x) > 0, "x is empty; expected x [n, ...] with n above 0")
-    own = private(task, params).model
-    refusal = explained(f"{type(own).__name__} refuses inputs {list(x.shape)}")
-    with torch.no_grad(), torch.random.fork_rng(enabled=own.training), refusal:
-        outputs = own(x[:2])
+    own = private(task, params)
+    refusal = explained(f"{type(own.model).__name__} refuses inputs {list(x.shape)}")
+    with torch.no_grad(), torch.random.fork_rng(enabled=own.model.training), refusal:
+        outputs = own.outputs(x[:2])
     shape = list(outputs.shape)
     require(outputs.dim() == 2, f"the model's outputs are {shape}; expected logits [n, classes]")
     require(

@@ -143,11 +143,11 @@ def observe(
         InputError: the outputs of a snapshot are not a tensor, or not finite.
     """
     exact = [Task(copy.deepcopy(one.model).eval(), exact_loss(one.loss)) for one in snapshots]
-    each = [_outputs(task, data, number) for number, task in enumerate(exact, start=1)]
+    raw = [_outputs(task, data, number) for number, task in enumerate(exact, start=1)]
+    each = [one.reshape(len(one), -1) for one in raw]
     of_classes = data.y.ndim == 1 and not data.y.is_floating_point() and each[0].shape[1] > 1
     losses = [
-        log_losses(task.loss, outputs, data.y)
-        for task, outputs in zip(snapshots, each, strict=True)
+        log_losses(task.loss, outputs, data.y) for task, outputs in zip(snapshots, raw, strict=True)
     ]
     seen = [functional.softmax(one, 1) if of_classes else one for one in each]  # float64
     of_hidden = [hidden_outputs(one, data.x, hidden) for one in exact]
@@ -203,14 +203,25 @@ def hidden_outputs(task: Task, x: Tensor, layers: Sequence[str]) -> dict[str, Te
     """Return the flattened outputs ``[n, d]`` of layers, by name; the model stays unchanged."""
     if not layers:
         return {}
-    own = private(task, params_of(task.model)).model  # its hooks end with it
-    caught: dict[str, list[Tensor]] = {name: [] for name in layers}
-    for name in layers:
-        own.get_submodule(name).register_forward_hook(partial(_catch, caught[name]))
+    own = private(task, params_of(task.model))
     with torch.no_grad():
-        for part in torch.split(x, CHUNK):
-            own(part)
-    return {name: torch.cat(parts) for name, parts in caught.items()}
+        parts = [_hidden(own, part, layers) for part in torch.split(x, CHUNK)]
+    return {name: torch.cat([part[name] for part in parts]) for name in layers}
+
+
+def _hidden(own: Task, x: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
+    """Return ``hidden_outputs`` in one pass of a private model."""
+    caught: dict[str, list[Tensor]] = {name: [] for name in layers}
+    pair = own.paired(x)
+    hooks = [
+        own.model.get_submodule(name).register_forward_hook(partial(_catch, caught[name]))
+        for name in layers
+    ]
+    own.outputs(pair)
+    for hook in hooks:
+        hook.remove()
+    kept = slice(0, len(x)) if len(pair) > len(x) else slice(None)
+    return {name: torch.cat(outputs)[kept] for name, outputs in caught.items()}
 
 
 def _catch(parts: list[Tensor], _module: nn.Module, _args: Any, output: Tensor) -> None:
@@ -227,4 +238,4 @@ def _outputs(task: Task, data: Dataset, number: int) -> Tensor:
         f"snapshot {number} gives outputs that are not finite for {bad} of {len(outputs)} records; "
         "leave it out, or lower the learning rate",
     )
-    return outputs.reshape(len(outputs), -1).double()
+    return outputs.double()

@@ -8,9 +8,9 @@ is such a bound; its high end bounds what this test could show, and does not bou
 import math
 from dataclasses import dataclass
 
-from scipy import special
+from scipy import optimize, special
 
-from leakgauge.core.checks import InputError, require, require_count
+from leakgauge.core.checks import InputError, require, require_count, require_positive
 from leakgauge.privacy.accounting import epsilon_gaussian
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import clopper_pearson
@@ -131,6 +131,32 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
     if mu <= delta * math.sqrt(2 * math.pi):
         return 0.0
     return math.inf if math.isinf(mu) else epsilon_gaussian(mu, 1.0, delta).value
+
+
+def noise_for_epsilon(epsilon: float, sensitivity: float, delta: float) -> float:
+    """Return the smallest noise of the Gaussian mechanism that promises an epsilon.
+
+    Args:
+        epsilon: the epsilon to promise, above 0.
+        sensitivity: largest change of the release by one record, in l2 norm.
+        delta: in (0, 1).
+
+    >>> sigma = noise_for_epsilon(1.0, 2.0, 1e-5)
+    >>> round(sigma, 3), round(epsilon_gaussian(2.0, sigma, 1e-5).value, 6)
+    (7.461, 1.0)
+
+    References:
+        Balle and Wang, ICML 2018, Algorithm 1.
+    """
+    require_positive(epsilon, "epsilon")
+    require_positive(sensitivity, "sensitivity")
+    most = 1.0
+    while epsilon_of_mu(most, delta) < epsilon:
+        most *= 2
+    mu = optimize.brentq(
+        lambda one: epsilon_of_mu(one, delta) - epsilon, 0.0, most, xtol=1e-13, rtol=1e-12
+    )
+    return sensitivity / float(mu)
 
 
 def largest_showable(trials: int, delta: float, *, confidence: float = 0.95) -> Estimate:

@@ -8,7 +8,7 @@ from leakgauge.core.checks import require
 from leakgauge.report.levels import LEAKS
 from leakgauge.report.section import LEVELS, Row, Section, asked_about
 from leakgauge.report.templates import render
-from leakgauge.report.wording import interval, label, number
+from leakgauge.report.wording import label, number
 from leakgauge.results.measurements import Measurement
 
 
@@ -90,7 +90,7 @@ def next_steps(sections: Sequence[Section]) -> list[str]:
     if top.level in LEAKS:
         figure = ""
         if top.estimate is not None:
-            figure = f": {top.metric} {number(top.estimate.value)} ({interval(top.estimate)})"
+            figure = f": {top.metric} {number(top.estimate.value)} ({top.interval})"
         steps = [f"The strongest finding is `{top.ask}`: {top.verdict}{figure}."]
     elif top.level == "inconclusive":
         steps = [f"`{top.ask}` is inconclusive: {top.text}"]
@@ -102,4 +102,4 @@ def next_steps(sections: Sequence[Section]) -> list[str]:
     effects = [section.effect.text for section in sections if section.effect is not None]
     if not effects and top.level in LEAKS:
         effects = list(dict.fromkeys(section.untried for section in sections))
-    return steps + effects
+    return steps + [text for text in effects if text]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
 
+from leakgauge.report.wording import interval, number
 from leakgauge.results.measurements import Estimate
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Row:
         test: the test in a few words, if the question has several.
         secret: name of the secret; empty if the question has no such column.
         broken: whether a stated promise does not hold; it fails a build.
+        open_end: whether the interval has no upper end; ``estimate.high`` is a stand-in then.
     """
 
     ask: str
@@ -67,12 +69,20 @@ class Row:
     test: str = ""
     secret: str = ""
     broken: bool = False
+    open_end: bool = False
+
+    @property
+    def interval(self) -> str:
+        """The interval of the headline figure as text; empty without one."""
+        if self.estimate is None:
+            return ""
+        return f"{number(self.estimate.low)} or more" if self.open_end else interval(self.estimate)
 
     @property
     def figure(self) -> str:
         """The headline figure with its interval, as text; empty without one."""
         one = self.estimate
-        return f"{self.metric} {one.value:.3f}, {one.low:.3f} to {one.high:.3f}" if one else ""
+        return f"{self.metric} {number(one.value)}, {self.interval}" if one else ""
 
 
 def asked_about(row: Row, rows: Sequence[Row]) -> str:
@@ -125,7 +135,7 @@ class Section:
         missing: requested parts that were not completed, one sentence each.
         warnings: what changes the meaning of the figures, each with advice.
         effect: effect of the best defense; None without defenses.
-        untried: the next step after a leak without any defense.
+        untried: the next step after a leak without any defense; empty for none.
         next_command: the command that improves this answer; empty for none.
         nav: anchors inside and their titles.
         style: CSS of this section.

@@ -1,11 +1,13 @@
 """The command that repeats a run."""
 
+import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from leakgauge.core.checks import InputError
+from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Question
 from leakgauge.runs.setting import Declared
 from leakgauge.runs.spec import Spec, changed, declared, make_spec
@@ -85,6 +87,27 @@ def _alone(spec: Spec, several: Mapping[str, Sequence[Any]]) -> Spec:
     """Return the settings without the columns that are left out as they are asked about, too."""
     others = {one for values in several.values() for one in values}
     return replace(spec, drop=tuple(one for one in spec.drop if one not in others))
+
+
+_ADVISED = re.compile(r"""use --(drop|group) ((?:'[^']*'|"'"|[^\s'",;])+)""")
+
+
+def with_fixes(run: Run) -> dict[str, Any]:
+    """Return the settings of a run with the columns that its warnings say to drop or to group by.
+
+    >>> run = Run("", {"drop": ["a"]}, {}, warnings=["x; use --drop 'Unnamed: 0' to see"])
+    >>> with_fixes(run)
+    {'drop': ['a', 'Unnamed: 0']}
+    """
+    settings = dict(run.settings)
+    for text in run.warnings:
+        for name, word in _ADVISED.findall(text):
+            (column,) = shlex.split(word)
+            if name == "drop":
+                settings["drop"] = list(dict.fromkeys([*settings.get("drop", ()), column]))
+            else:
+                settings["group"] = settings.get("group") or column
+    return settings
 
 
 def spec_of_run(settings: Mapping[str, Any], kind: type[S]) -> S | None:

@@ -1,18 +1,25 @@
 """The data that a ``Spec`` names: tables, images and named datasets, or a user's own task."""
 
+import copy
 import functools
 import hashlib
 from pathlib import Path
 
 import pandas as pd
+import torch
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.core.reductions import refuse_summed
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.fingerprints import fingerprint
 from leakgauge.data.read import TextFormat
 from leakgauge.data.source import Source, open_data
+from leakgauge.gradients.probing import REFUSALS
 from leakgauge.runs.spec import Spec
 from leakgauge.runs.user_task import load_task
+
+TRIED = 8
+"""Number of records on which a user's loss is tried out."""
 
 
 def source_of(spec: Spec) -> Source:
@@ -35,7 +42,11 @@ def task_source(task: Task, dataset: Dataset, *, name: str = "task") -> Source:
     """Return a user's own model and records as a source.
 
     The fingerprint covers the records and the model's weights.
+
+    Raises:
+        InputError: the loss adds up the losses of its records.
     """
+    _refuse_summed(task, dataset)
     weights = fingerprint(task.model.state_dict())
     content = f"{fingerprint(dataset)} {weights}"
     return Source(
@@ -47,6 +58,19 @@ def task_source(task: Task, dataset: Dataset, *, name: str = "task") -> Source:
         task=task,
         dataset=dataset,
     )
+
+
+def _refuse_summed(task: Task, dataset: Dataset) -> None:
+    """Refuse a loss that is a sum; what does not fit the model is refused where it is used."""
+    own, rows = copy.deepcopy(task.model).eval(), slice(0, TRIED)
+    device = next((leaf.device for leaf in own.parameters()), torch.device("cpu"))
+    try:
+        with torch.no_grad(), torch.random.fork_rng():
+            outputs = own(dataset.x[rows].clone().to(device))
+    except REFUSALS:
+        return
+    if isinstance(outputs, torch.Tensor) and len(outputs) == len(dataset.y[rows]):
+        refuse_summed(task.mean_loss, outputs, dataset.y[rows].to(device))
 
 
 def unchanged(spec: Spec, wanted: str) -> Source:

@@ -57,11 +57,6 @@ def _check_model(spec: str, model: object) -> None:
             f"--task {spec}: the model of the Task is {type(model).__name__}; expected a "
             "torch.nn.Module"
         )
-    for name, leaf in model.named_parameters():
-        require(
-            not isinstance(leaf, nn.UninitializedParameter),
-            f"--task {spec}: parameter {name!r} has no shape yet; run the lazy model once first",
-        )
 
 
 def _checked(spec: str, data: Dataset) -> Dataset:

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from leakgauge.core.checks import require, require_known
 from leakgauge.core.types import Params, Task
@@ -151,14 +150,15 @@ def _listener(
         module.register_forward_hook(lambda _, __, output: seen.append(_first(output)))
 
     def features_of(chunk: Tensor) -> Tensor:
-        seen.clear()
         with (
             torch.no_grad(),
             torch.random.fork_rng(enabled=own.model.training),
             explained(f"{type(own.model).__name__} refuses inputs {list(chunk.shape)}"),
         ):
-            functional_call(own.model, fresh_buffers(own), (chunk,))
-        return _flat(seen, len(chunk), last)
+            pair = own.paired(chunk)
+            seen.clear()
+            own.outputs(pair, fresh_buffers(own))
+        return _flat(seen, len(pair), last)[: len(chunk)]
 
     return features_of
 

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.defenses import Defense
 from leakgauge.gradients.clipping import clipped_gradient_function
+from leakgauge.gradients.probing import explained
 from leakgauge.gradients.probing import gradient as gradient_of_batch
 from leakgauge.training.catalog import parse_optimizer
 from leakgauge.training.observation import mean_of_transformed
@@ -56,6 +57,11 @@ def train(
         step(found if defense is None else defended(found, defense, noise))
     buffers = {name: leaf.detach() for name, leaf in own.model.named_buffers()}
     return {**{name: leaf.detach() for name, leaf in leaves.items()}, **buffers}
+
+
+def refusal_in_training(task: Task) -> AbstractContextManager[None]:
+    """Return a context that replaces torch's errors in training by one line."""
+    return explained(f"{type(task.model).__name__} or its loss fails in training")
 
 
 @contextmanager
@@ -117,7 +123,7 @@ def trained(
 
     ``model_seed`` is the seed of its random numbers in training, such as dropout.
     """
-    with drawing(model_seed, data.x.device):
+    with drawing(model_seed, data.x.device), refusal_in_training(task):
         return train(task, tensors, data, batches, over=over, defense=None, noise_seed=0)
 
 

@@ -2,12 +2,14 @@
 
 import numpy as np
 import torch
-from torch.func import functional_call
 
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.defenses import Defense
-from leakgauge.training.local import plain_sgd, train
+from leakgauge.gradients import params_of
+from leakgauge.gradients.probing import fresh_buffers
+from leakgauge.training.local import plain_sgd, refusal_in_training, train
 from leakgauge.training.optimizers import Optimizing
+from leakgauge.training.state import working_copy
 
 
 def train_epoch(
@@ -46,15 +48,16 @@ def train_epoch(
         Li et al., CCS 2024, section 5.1.4.
     """
     order = torch.from_numpy(rng.permutation(len(data))).to(data.y.device)
-    trained = train(
-        task,
-        params,
-        data,
-        torch.split(order, batch_size),
-        over=plain_sgd(lr) if optimizer is None else optimizer.over,
-        defense=defense,
-        noise_seed=noise_seed,
-    )
+    with refusal_in_training(task):
+        trained = train(
+            task,
+            params,
+            data,
+            torch.split(order, batch_size),
+            over=plain_sgd(lr) if optimizer is None else optimizer.over,
+            defense=defense,
+            noise_seed=noise_seed,
+        )
     return {name: trained[name] for name in params}
 
 
@@ -62,10 +65,11 @@ def outputs_of(
     task: Task, params: Params, data: Dataset, *, chunk: int = 4096
 ) -> torch.Tensor | None:
     """Return the model's outputs ``[n, ...]``; None where it has none, or no tensor."""
-    outputs = []
+    outputs: list[torch.Tensor] = []
+    own, _ = working_copy(task, {**params_of(task.model), **params})
     with torch.no_grad():
         for x in torch.split(data.x, chunk):
-            outputs.append(functional_call(task.model, dict(params), (x,)))
+            outputs.append(own.outputs(x, fresh_buffers(own)))
             if not isinstance(outputs[-1], torch.Tensor):
                 return None
     return torch.cat(outputs) if outputs else None

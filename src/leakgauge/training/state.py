@@ -93,7 +93,7 @@ def working_copy(task: Task, tensors: Tensors) -> tuple[Task, dict[str, Tensor]]
     (3.0, ['weight', 'bias'])
     """
     names = [name for name, leaf in task.model.named_parameters() if leaf.requires_grad]
-    own = private(task, {name: tensors[name].detach().clone() for name in names})
+    own = private(task, {name: tensors[name] for name in names})
     with torch.no_grad():
         for name, buffer in own.model.named_buffers():
             if name in tensors:

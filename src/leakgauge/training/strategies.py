@@ -51,7 +51,7 @@ def ascended(
 def _slope(own: Task, leaves: Params, x: Tensor, y: Tensor, form: str) -> Params:
     """Return the gradient of the ascent's objective."""
     with torch.enable_grad():
-        outputs, logs = own.model(x), form == LOG
+        outputs, logs = own.outputs(x), form == LOG
         raised = log_losses(own.loss, outputs, y).mean() if logs else own.mean_loss(outputs, y)
     slopes = torch.autograd.grad(raised, list(leaves.values()), materialize_grads=True)
     return dict(zip(leaves, slopes, strict=True))

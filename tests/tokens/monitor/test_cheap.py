@@ -156,3 +156,22 @@ def test_planted_inputs_show_and_independent_ones_do_not() -> None:
     mean, spread = torch.tensor(independent).mean(), torch.tensor(independent).std()
     assert abs(mean) < 3 * spread / 40**0.5
     assert spread < 0.15
+
+
+class Cleared(nn.Module):
+    """Sets a part of its images to zero, in place or in a copy."""
+
+    def __init__(self, *, copies: bool) -> None:
+        super().__init__()
+        self.net, self.copies = network(), copies
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.clone() if self.copies else x
+        x[:, 0] = 0
+        return self.net(x)
+
+
+def test_records_count_as_they_came_where_the_model_changes_them() -> None:
+    ((x, y),) = batches(1, size=12)
+    found = [watched(Cleared(copies=copies), x.clone(), y) for copies in (False, True)]
+    assert found[0] == found[1]

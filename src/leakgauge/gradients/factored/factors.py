@@ -8,6 +8,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require_known
 from leakgauge.core.losses import record_losses
+from leakgauge.core.precision import relative_tolerance
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.factored.base import Factors, WholeGradients
 from leakgauge.gradients.factored.products import LayerCalls, has_factors, layer_factors
@@ -19,6 +20,7 @@ TOLERANCE = 1e-3
 """Largest relative error of factors that are accepted as the records' gradients.
 
 It is far above rounding in float32, and far below the error of a layer that runs in another way.
+Coarser types have ``relative_tolerance``.
 """
 
 
@@ -108,8 +110,10 @@ def _products(
     task: Task, params: Params, x: Tensor, y: Tensor, layers: Sequence[Layer]
 ) -> dict[str, Factors]:
     """Return the factors of the layers that have some."""
-    own = private(task, params)
+    own, count = private(task, params), len(x)
     _freeze(own, layers)
+    pair = own.paired(x)
+    x, y = pair, y if len(pair) == count else torch.cat([y, y])
     modules = {one.name: own.model.get_submodule(one.name) for one in layers}
     caught = {
         one.name: LayerCalls.at(modules[one.name], one)
@@ -127,11 +131,14 @@ def _products(
         name: layer_factors(modules[name], one, dy)
         for (name, one), dy in zip(once.items(), slopes, strict=True)
     }
-    return {name: one for name, one in made.items() if one is not None}
+    kept = {name: one for name, one in made.items() if one is not None}
+    return (
+        {name: one.rows(slice(0, count)) for name, one in kept.items()} if count < len(x) else kept
+    )
 
 
 def _summed_loss(task: Task, x: Tensor, y: Tensor) -> Tensor:
-    outputs = task.model(x)
+    outputs = task.outputs(x)
     try:
         return record_losses(task.mean_loss, outputs, y, vectorised=True).sum()
     except (RuntimeError, ValueError):  # The loss branches on its data.
@@ -141,7 +148,10 @@ def _summed_loss(task: Task, x: Tensor, y: Tensor) -> Tensor:
 def _is_exact(found: Factors, exact: Grads) -> bool:
     """Return whether factors give the true gradients, up to rounding."""
     pairs = [(leaf, exact[name]) for name, leaf in found.gradient().items()]
-    return all(bool((made - true).norm() <= TOLERANCE * true.norm()) for made, true in pairs)
+    return all(
+        bool((made - true).norm() <= relative_tolerance(true.dtype, TOLERANCE) * true.norm())
+        for made, true in pairs
+    )
 
 
 def _whole(

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN, IN_SAMPLE
 from leakgauge.guarantee.report.audited import audited_guarantee
-from leakgauge.guarantee.report.sentences import BIASED, KEPT, VIOLATED
+from leakgauge.guarantee.report.sentences import BIASED, verdict_words
 from leakgauge.guarantee.spec import QUESTION
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.compare import (
@@ -143,9 +143,9 @@ def badge(group: Group) -> Badge | None:
     gaussian, epsilon = group.means.get(GAUSSIAN), group.means.get(EPSILON)
     if gaussian is None or epsilon is None:
         return None
-    if gaussian.estimate.low > epsilon.theory["pair_exact"]:
-        return Badge("strong", VIOLATED, 1.0, broken=True)
-    return Badge("none", KEPT)
+    violated = gaussian.estimate.low > epsilon.theory["pair_exact"]
+    level, words = verdict_words(epsilon.theory["mechanism_exact"], violated=violated)
+    return Badge(level, words, float(level == "strong"), broken=violated)
 
 
 def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:

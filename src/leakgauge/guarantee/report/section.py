@@ -1,18 +1,30 @@
 """The section of the report about a guarantee."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from leakgauge.guarantee.metrics import METRICS
+from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN, IN_SAMPLE, METRICS
 from leakgauge.guarantee.report.audited import AuditedGuarantee, audited_guarantee
 from leakgauge.guarantee.report.charts import draw_scores
-from leakgauge.guarantee.report.sentences import BIASED, THEORY, headline, sentences, verdict
+from leakgauge.guarantee.report.sentences import (
+    ADVISED,
+    BIASED,
+    THEORY,
+    headline,
+    more_noise,
+    noise_for,
+    protects_nothing,
+    sentences,
+    verdict,
+)
 from leakgauge.guarantee.spec import CRAFTED, QUESTION, RANDOM, GuaranteeSpec
 from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.section import Line, Row, Section
 from leakgauge.report.templates import render
+from leakgauge.report.wording import short
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Answer, Question
 from leakgauge.runs.repeat import repeat_command
@@ -46,6 +58,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         rows=[_row(audited)],
         lines=_lines(audited),
         missing=answer.missing,
+        untried=more_noise(audited),
         next_command=next_command(audited),
         nav=_nav(audited, at),
         style=STYLE,
@@ -59,18 +72,20 @@ def _row(audited: AuditedGuarantee) -> Row:
         verdict=words,
         level=level,
         text=verdict(audited),
-        metric=METRICS[audited.epsilon.metric].title,
+        metric=f"Epsilon, promised {short(audited.theory['mechanism_exact'])}, measured",
         estimate=estimate,
         chance=audited.epsilon.chance,
         secret=audited.epsilon.secret,
         strength=min(1.0, estimate.low / max(audited.theory["pair_exact"], estimate.low, 1e-9)),
         broken=audited.violated,
+        open_end=math.isinf(audited.upper_end(EPSILON)),
     )
 
 
 def _lines(audited: AuditedGuarantee) -> list[Line]:
-    *texts, last = sentences(audited)
-    return [*map(Line, texts), Line(last, level="strong" if audited.violated else None)]
+    first, *texts = sentences(audited)
+    level, _ = headline(audited)
+    return [Line(first, level=level if level == "strong" else None), *map(Line, texts)]
 
 
 def _nav(audited: AuditedGuarantee, at: str) -> list[tuple[str, str]]:
@@ -80,7 +95,7 @@ def _nav(audited: AuditedGuarantee, at: str) -> list[tuple[str, str]]:
 
 
 def _values(audited: AuditedGuarantee, run: Run, at: str) -> dict[str, Any]:
-    *texts, last = sentences(audited)
+    first, *texts = sentences(audited)
     level, words = headline(audited)
     return {
         "at": at,
@@ -91,9 +106,14 @@ def _values(audited: AuditedGuarantee, run: Run, at: str) -> dict[str, Any]:
         "level": level,
         "badge": words,
         "saturated": audited.saturated,
-        "verdict": last,
+        "verdict": first,
         "sentences": texts,
         "figures": {METRICS[name].label: one.estimate for name, one in audited.figures.items()},
+        "open": {
+            METRICS[name].label
+            for name in (EPSILON, GAUSSIAN, IN_SAMPLE)
+            if name in audited.figures and math.isinf(audited.upper_end(name))
+        },
         "theory": {THEORY[key]: audited.theory[key] for key in THEORY if key in audited.theory},
         "scores": draw_scores(audited.epsilon, name=f"{at}-scores"),
         "biased": BIASED,
@@ -109,12 +129,14 @@ MORE = 4
 def next_command(audited: AuditedGuarantee) -> str:
     """Return the command to run next; empty if no change of settings would show more.
 
-    A broken promise needs a second seed, a saturated audit more trials, a random record a
-    crafted one.
+    A broken promise needs a second seed, one that protects nothing more noise, a saturated audit
+    more trials, a random record a crafted one.
     """
     spec = _spec(audited.settings)
     if audited.violated:
         spec = replace(spec, seed=spec.seed + 1)
+    elif protects_nothing(audited):
+        spec = replace(spec, noise=noise_for(audited, ADVISED[0]))
     elif audited.saturated:
         spec = replace(spec, trials=MORE * spec.trials)
     elif spec.canary == RANDOM:

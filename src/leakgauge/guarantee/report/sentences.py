@@ -1,11 +1,21 @@
 """The result of an audited guarantee in words."""
 
+import math
+
 from leakgauge.guarantee.metrics import GAUSSIAN
 from leakgauge.guarantee.report.audited import AuditedGuarantee
+from leakgauge.privacy.estimate import noise_for_epsilon
 from leakgauge.report.section import Level
 from leakgauge.report.wording import count, short
 
 VIOLATED, KEPT = "The promise does not hold", "Nothing against the promise"
+EMPTY = "The promise protects nothing"
+
+PROTECTS_NOTHING = 20.0
+"""An epsilon above this one protects nothing: odds of one to a million become 485 to one."""
+
+ADVISED = (8.0, 1.0)
+"""Epsilons for which the report names the noise, if the promise is larger."""
 
 THEORY = {
     "pair_exact": "Promised for this record (exact)",
@@ -26,16 +36,63 @@ BIASED = (
 
 def headline(audited: AuditedGuarantee) -> tuple[Level, str]:
     """Return the level and the verdict in a few words."""
-    return ("strong", VIOLATED) if audited.violated else ("none", KEPT)
+    return verdict_words(audited.theory["mechanism_exact"], violated=audited.violated)
+
+
+def verdict_words(promised: float, *, violated: bool) -> tuple[Level, str]:
+    """Return the level and the verdict in a few words, from what is promised for any record."""
+    if violated:
+        return "strong", VIOLATED
+    return ("strong", EMPTY) if promised > PROTECTS_NOTHING else ("none", KEPT)
 
 
 def sentences(audited: AuditedGuarantee) -> list[str]:
-    """Return the result for non-specialist readers; the last sentence is the verdict."""
-    return [_audit(audited), _measured(audited), _promised(audited), verdict(audited)]
+    """Return the result for non-specialist readers; the first text is the verdict."""
+    return [verdict(audited), _audit(audited), _measured(audited)]
 
 
 def verdict(audited: AuditedGuarantee) -> str:
-    """Return the verdict in one or two sentences."""
+    """Return the promise, what it is worth, the noise of better promises, and the outcome."""
+    parts = [_promised(audited), _worth(audited), more_noise(audited), _outcome(audited)]
+    return " ".join(filter(None, parts))
+
+
+def protects_nothing(audited: AuditedGuarantee) -> bool:
+    """Return whether the promise is too large to protect anything."""
+    return audited.theory["mechanism_exact"] > PROTECTS_NOTHING
+
+
+def _worth(audited: AuditedGuarantee) -> str:
+    if not protects_nothing(audited):
+        return ""
+    return (
+        f"An epsilon above {PROTECTS_NOTHING:g} protects nothing, whatever an audit shows: one "
+        "release may turn odds of one to a million into odds of 485 to one."
+    )
+
+
+def noise_for(audited: AuditedGuarantee, epsilon: float) -> float:
+    """Return the noise that promises an epsilon at the clip of the audit.
+
+    It has three digits, rounded up so that the promise holds.
+    """
+    clip, delta = float(audited.settings["clip"]), float(audited.settings["delta"])
+    exact = noise_for_epsilon(epsilon, 2 * clip, delta)
+    unit = 10.0 ** (math.floor(math.log10(exact)) - 2)
+    return float(f"{math.ceil(exact / unit) * unit:.3g}")
+
+
+def more_noise(audited: AuditedGuarantee) -> str:
+    """Return the noise for the epsilons of ``ADVISED`` below the promise; empty without any."""
+    enough = [
+        f"`--noise {noise_for(audited, epsilon):g}` promises {epsilon:g}"
+        for epsilon in ADVISED
+        if epsilon < audited.theory["mechanism_exact"]
+    ]
+    return f"More noise promises more: at this clip, {' and '.join(enough)}." if enough else ""
+
+
+def _outcome(audited: AuditedGuarantee) -> str:
     low = audited.figures[GAUSSIAN].estimate.low
     if audited.violated:
         return (
@@ -91,8 +148,8 @@ def _promised(audited: AuditedGuarantee) -> str:
     theory = audited.theory
     return (
         f"Promised: epsilon is at most {short(theory['pair_exact'])} for this record and "
-        f"{short(theory['mechanism_exact'])} for the worst one (by the textbook formula, which is "
-        f"proven up to 1 only: {short(theory['mechanism_classic'])})."
+        f"{short(theory['mechanism_exact'])} for the worst one, at delta "
+        f"{audited.settings['delta']:g}."
     )
 
 

@@ -28,6 +28,36 @@ MAX_BLOCKS = 500
 BATCHES_IN_A_BLOCK = 4
 
 
+class BatchSizeError(InputError):
+    """Raised where the private records hold too few disjoint batches.
+
+    Attributes:
+        most: largest batch size that may fit.
+    """
+
+    def __init__(self, message: str, most: int) -> None:
+        super().__init__(message)
+        self.most = most
+
+
+def default_that_fits(default: int, fitting: int) -> str:
+    """Return the note that a smaller batch replaces the default one."""
+    return (
+        f"the default batch of {default} records does not fit the private records, which must hold "
+        f"{MIN_BLOCKS} disjoint batches of each secret value; batches of {fitting} are used. "
+        "Another size: --batch-size"
+    )
+
+
+def most_blocks(trials: int, values: int) -> int:
+    """Return the largest number of blocks that some trials can use: five of each value in each.
+
+    >>> most_blocks(5000, 2), most_blocks(200, 2), most_blocks(20, 2)
+    (500, 20, 8)
+    """
+    return max(MIN_BLOCKS, min(MAX_BLOCKS, trials // (5 * values)))
+
+
 def deal_blocks(
     codes: Ints,
     users: Ints | None,
@@ -53,16 +83,19 @@ def deal_blocks(
         The block ``[n]`` of each record, 0 .. G - 1.
 
     Raises:
-        InputError: a value has too few records for ``MIN_BLOCKS`` blocks.
+        BatchSizeError: a value has too few records for ``MIN_BLOCKS`` blocks.
+        InputError: too few users have a value.
     """
     counts = np.bincount(codes, minlength=values)
     rarest = int(counts.argmin())
     name, fewest = names[rarest] if names else str(rarest), int(counts[rarest])
-    require(
-        batch_size <= fewest,
-        f"batch size is {batch_size}, but only {fewest} private records have the secret value "
-        f"{name!r}; lower --batch-size to at most {max(1, fewest // MIN_BLOCKS)}",
-    )
+    most = max(1, fewest // MIN_BLOCKS)
+    if batch_size > fewest:
+        raise BatchSizeError(
+            f"batch size is {batch_size}, but only {fewest} private records have the secret value "
+            f"{name!r}; lower --batch-size to at most {most}",
+            most,
+        )
     if users is not None:
         fewest_users = min(len(np.unique(users[codes == value])) for value in range(values))
         require(
@@ -79,10 +112,11 @@ def deal_blocks(
         if held.min() >= batch_size:
             return block
         blocks = min(blocks - 1, int(blocks * 0.9))
-    raise InputError(
+    raise BatchSizeError(
         f"batch size {batch_size} leaves fewer than {MIN_BLOCKS} disjoint groups of private "
         f"records that hold a batch of each secret value ({name!r} has {fewest} records), too few "
-        f"for an interval; lower --batch-size to at most {max(1, fewest // MIN_BLOCKS)}"
+        f"for an interval; lower --batch-size to at most {most}",
+        most,
     )
 
 

@@ -27,19 +27,19 @@ def answer(table: DefenseTable) -> str:
         return f"This run does not show that any defense protects.{not_compared}"
     if bare is None:
         text = (
-            f"The AUROC of the strongest adaptive adversary is lowest under `{best.defense}`: "
+            f"The AUROC of the strongest adversary is lowest under `{best.defense}`: "
             f"{_auroc(best)}; an undefended test for comparison is missing."
         )
     elif _height(best) >= _height(bare):
         text = (
-            f"No defense lowers the AUROC of the strongest adaptive adversary: it is "
+            f"No defense lowers the AUROC of the strongest adversary: it is "
             f"{_auroc(bare)} without a defense and at best {_auroc(best)} under `{best.defense}`"
             f"{_cost(bare, best)}."
         )
     else:
         doubt = "" if _clearly(best, bare) else ". The intervals overlap, so this may be chance"
         text = (
-            f"`{best.defense}` most lowers the AUROC of the strongest adaptive adversary: from "
+            f"`{best.defense}` most lowers the AUROC of the strongest adversary: from "
             f"{_auroc(bare)} without a defense to {_auroc(best)}{doubt}{_cost(bare, best)}."
         )
     return text + _alike(table, best) + not_compared
@@ -55,16 +55,14 @@ def how_chosen(table: DefenseTable) -> str:
     """Return how the figures of ``answer`` were chosen."""
     if not _ranks(table):
         return ""
-    worst = "the highest AUROC of an adaptive adversary (without a defense, the highest of all)"
-    looks = "Both choices look"
+    worst = "the highest AUROC, adaptive or static"
     if PANEL in table.adversaries.values():
-        worst = "the adaptive adversary (without a defense, the static one) that shadow data favour"
-        looks = "That choice looks"
+        worst = "the stronger of two: the adaptive and the static adversary that shadow data favour"
     return (
         "How this was chosen: each defense is represented by its worst case over the "
         f"{len(table.adversaries)} adversaries, {worst}. The defense with the lowest of these is "
-        f"named. {looks} at the figures, which the intervals do not cover. A stronger adversary "
-        "may find more."
+        "named. Both choices look at the figures, which the intervals do not cover. A stronger "
+        "adversary may find more."
     )
 
 
@@ -96,7 +94,8 @@ def _why_left_out(table: DefenseTable, row: InferenceDefenseRow) -> str:
         return "no adaptive adversary was tried" if row.defense != NONE else "not measured"
     if len(tried) < len(table.adversaries):
         return "not every adversary was tried"
-    if row.worst is not None and level_of(row.worst.estimate, row.worst.chance) == "below":
+    one = row.informed
+    if one is not None and level_of(one.estimate, one.chance) == "below":
         return "its adversaries did worse than guessing, so the test does not count"
     return ""
 
@@ -131,8 +130,10 @@ def _height(row: InferenceDefenseRow) -> float:
 def _auroc(row: InferenceDefenseRow) -> str:
     if row.worst is None:
         return "not measured"
-    estimate = row.worst.estimate
-    return f"{number(estimate.value)} ({interval(estimate)}; {row.worst.adversary})"
+    estimate, who = row.worst.estimate, row.worst.adversary
+    unaware = row.worst is not row.informed
+    words = f"{who}, unaware of the defense" if unaware else who
+    return f"{number(estimate.value)} ({interval(estimate)}; {words})"
 
 
 def _with_ends(estimate: Estimate, words: Words) -> str:

@@ -41,12 +41,20 @@ class InferenceDefenseRow:
         return STATIC if self.defense == NONE else ADAPTIVE
 
     @property
-    def worst(self) -> Measurement | None:
+    def informed(self) -> Measurement | None:
         """AUROC of the informed adversary that shadow data favour.
 
         It is the highest one if shadow data do not compare the adversaries.
         """
-        known = [self.aurocs[key] for key in self.leading if key[0] == self.knowledge]
+        return self._highest(self.knowledge)
+
+    @property
+    def worst(self) -> Measurement | None:
+        """AUROC of the stronger one of ``informed`` and of its unaware counterpart."""
+        return self._highest(STATIC, ADAPTIVE)
+
+    def _highest(self, *knowledge: str) -> Measurement | None:
+        known = [self.aurocs[key] for key in self.leading if key[0] in knowledge]
         return max(known, key=lambda one: one.estimate.value, default=None)
 
 

@@ -1,15 +1,20 @@
-"""The command to run after an audit: with defenses if it leaks, with more trials otherwise."""
+"""The command to run after an audit: with defenses if it leaks, else with what narrows it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from leakgauge.inference.report.verdict import InferenceVerdict, smallest_visible
+from leakgauge.inference.catalog import USER
+from leakgauge.inference.report.verdict import (
+    InferenceVerdict,
+    limited_by_records,
+    smallest_visible,
+)
 from leakgauge.inference.spec import BATCH_SIZES, TRIALS, InferenceSpec
 from leakgauge.report.levels import LEAKS
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Question
-from leakgauge.runs.repeat import repeat_audit, spec_of_run
+from leakgauge.runs.repeat import repeat_audit, spec_of_run, with_fixes
 from leakgauge.runs.spec import NONE
 
 DEFENSES = ("prune:rate=0.99", "dpsgd:clip=2,noise=0.1")
@@ -19,7 +24,7 @@ SEES_LITTLE = 0.6
 """A test that cannot see an AUROC of this size needs more trials."""
 
 MORE = 4
-"""Four times the trials halve the width of an interval."""
+"""Four times the trials, or batches of a quarter, halve the width of an interval."""
 
 
 def next_command(run: Run, answered: Sequence[InferenceVerdict], question: Question) -> str:
@@ -37,18 +42,26 @@ def next_command(run: Run, answered: Sequence[InferenceVerdict], question: Quest
         if set(spec.defense) != {NONE}:
             return ""
         return _command(question, replace(spec, defense=(NONE, *DEFENSES)))
-    blind = any(
-        one.level == "inconclusive"
-        or (one.level == "none" and smallest_visible(one.auroc, one.chance) > SEES_LITTLE)
+    blind = {
+        one.test.game
         for one in answered
-    )
-    trials = MORE * max(map(spec.trials_of, spec.ask))
-    return _command(question, replace(spec, trials=trials)) if blind else ""
+        if one.level == "inconclusive"
+        or (one.level == "none" and smallest_visible(one.auroc, one.chance) > SEES_LITTLE)
+    }
+    if not blind:
+        return ""
+    if not all(limited_by_records(run, game) for game in blind):
+        trials = MORE * max(map(spec.trials_of, spec.ask))
+        return _command(question, replace(spec, trials=trials))
+    size = min(spec.batch_of(game) for game in blind)
+    if size == 1 or USER in blind:
+        return ""
+    return _command(question, replace(spec, batch_size=max(1, size // MORE)))
 
 
 def _spec(run: Run) -> InferenceSpec | None:
     """Return the settings of a run; None if they do not name the data."""
-    settings = dict(run.settings)
+    settings = with_fixes(run)
     if settings.get("ask") == ["user"]:  # --group names the secret
         settings.pop("secret", None)
     for name, usual in (("batch_size", BATCH_SIZES), ("trials", TRIALS)):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
+from leakgauge.inference.games.blocks import most_blocks
 from leakgauge.inference.report.games import cases, inferred, values
 from leakgauge.inference.report.titles import adversary_tests, called, covers_all_rounds, title
 from leakgauge.inference.words import FRESH
@@ -103,9 +104,25 @@ def _none_seen(run: Run, one: Measurement) -> str:
 def _inconclusive(run: Run, one: Measurement) -> str:
     return (
         f"{_sentence(_who(one))} neither finds nor rules out leakage of {_figures(run, one)}. A "
-        f"leak up to an AUROC of {number(one.estimate.high)} would not have been seen; use more "
-        f"rows, trials or rounds. {_sentence(_stronger(one))} may find more."
+        f"leak up to an AUROC of {number(one.estimate.high)} would not have been seen; "
+        f"{_what_limits(run, one)}. {_sentence(_stronger(one))} may find more."
     )
+
+
+def _what_limits(run: Run, one: Measurement) -> str:
+    if limited_by_records(run, one.game):
+        return "more trials would not change that: bring more records, or take smaller batches"
+    return "use more trials or rounds"
+
+
+def limited_by_records(run: Run, game: str) -> bool:
+    """Return whether records, not trials, limit the number of independent groups of a game."""
+    blocks, trials = (one.get(game) if isinstance(one, Mapping) else one
+                      for one in (run.data.get("blocks"), run.settings.get("trials")))  # fmt: skip
+    if blocks is None or trials is None:
+        return False
+    count = len(values(run, game))
+    return int(blocks) < most_blocks(int(trials), max(1, count))
 
 
 def _figures(run: Run, one: Measurement) -> str:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.inference.metrics import LEAKAGE
 from leakgauge.inference.report import charts
 from leakgauge.inference.report.best_defense import answer, how_chosen
@@ -28,7 +27,6 @@ from leakgauge.report.wording import label, number
 from leakgauge.results.measurements import Measurement, rounds_of
 from leakgauge.results.scores import AUROC, SUCCESS
 from leakgauge.runs.question import Answer
-from leakgauge.runs.spec import NONE
 
 USED_ROUNDS = 200
 """Maximum number of rounds with details, over all tests at full length."""
@@ -194,16 +192,14 @@ def selected(tests: Sequence[Test], *, limit: int = LIMIT) -> list[Test]:
     """Return the tests that are shown at full length, in their order.
 
     Up to ``limit`` tests are all shown. Otherwise the worst case of each game and defense is first:
-    the leading test with the highest AUROC among adversaries that know the defense; then the other
-    tests in order.
+    the leading test with the highest AUROC, adaptive or static; then the other tests in order.
     """
     if len(tests) <= limit:
         return list(tests)
     worst: dict[tuple[str, str], Test] = {}
     for test in leading(tests):
         key = (test.game, test.defense)
-        informed = test.defense == NONE or test.knowledge == ADAPTIVE
-        if informed and (key not in worst or _auroc(test) > _auroc(worst[key])):
+        if key not in worst or _auroc(test) > _auroc(worst[key]):
             worst[key] = test
     first = {id(test) for test in [*worst.values()][:limit]}
     rest = [id(test) for test in tests if id(test) not in first]
@@ -217,8 +213,8 @@ def how_selected(count: int, of: int) -> str:
         return ""
     return (
         f"{count} of {of} tests are shown at full length: for each game and defense the worst case "
-        "(the highest AUROC of an adversary that knows the defense) as far as there is room, then "
-        "the other tests in order. The tables hold every test."
+        "(the highest AUROC, adaptive or static) as far as there is room, then the other tests in "
+        "order. The tables hold every test."
     )
 
 

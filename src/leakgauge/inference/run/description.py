@@ -29,7 +29,7 @@ def describe(
     games = {one.game.name: one for one in stages}
     return Run(
         command="",
-        settings=_settings(list(games), records, spec),
+        settings=_settings({name: one.batch_size for name, one in games.items()}, records, spec),
         data={
             "name": source.name,
             "fingerprint": source.fingerprint,
@@ -106,8 +106,14 @@ def _rare(records: Records, split: Split, spec: InferenceSpec) -> list[str]:
     return notes
 
 
-def _settings(games: Sequence[str], records: Records, spec: InferenceSpec) -> dict[str, Any]:
-    """Return the settings of a run; a number that depends on the game is stated for each."""
+def _settings(games: Mapping[str, int], records: Records, spec: InferenceSpec) -> dict[str, Any]:
+    """Return the settings of a run; a number that depends on the game is stated for each.
+
+    Args:
+        games: the batch size of each game.
+        records: the records.
+        spec: the settings.
+    """
     data: dict[str, Any] = {"data": spec.data} if spec.data else {}
     if spec.task is None:
         data |= {"group": spec.group, "drop": list(spec.drop), "bins": dict(spec.bins)}
@@ -122,7 +128,7 @@ def _settings(games: Sequence[str], records: Records, spec: InferenceSpec) -> di
         "adversary": list(spec.adversary),
         "defense": [one.name for one in defenses_of(spec, spec.ask[0])],
         "secret": spec.secret or spec.group or USER,
-        "batch_size": _of_games({ask: spec.batch_of(ask) for ask in games}),
+        "batch_size": _of_games(games),
         "rounds": spec.rounds,
         "trials": _of_games({ask: spec.trials_of(ask) for ask in games}),
         "lr": spec.lr,

@@ -20,6 +20,7 @@ from leakgauge.inference.catalog import (
     parse_adversary,
 )
 from leakgauge.inference.checking import GameAttacks, adversary_names, attacks_for, defenses_of
+from leakgauge.inference.games.blocks import BatchSizeError, default_that_fits
 from leakgauge.inference.games.games import code_of
 from leakgauge.inference.games.users import check_users
 from leakgauge.inference.run.description import describe
@@ -66,9 +67,8 @@ def prepare(spec: InferenceSpec, source: Source) -> InferencePrepared:
     data = source.dataset
     spec = _of_columns(spec, source) if data is None else _of_task(spec, data)
     spec = replace(spec, adversary=adversary_names(spec))
-    seeds = range(spec.seed, spec.seed + spec.seeds)
-    first, *others = (_prepared(replace(spec, seed=seed), source) for seed in seeds)
-    every = (first, *others)
+    every = _of_each_seed(spec, source)
+    first = every[0]
     notes = dict.fromkeys(text for one in every for text in one.run.notes)
     warnings = dict.fromkeys(text for one in every for text in one.run.warnings)
     return replace(
@@ -80,8 +80,19 @@ def prepare(spec: InferenceSpec, source: Source) -> InferencePrepared:
     )
 
 
-def _prepared(spec: InferenceSpec, source: Source) -> InferencePrepared:
-    """Return the stages of one seed."""
+def _of_each_seed(spec: InferenceSpec, source: Source) -> list[InferencePrepared]:
+    """Return the stages of each seed, with batches of one size in all of them."""
+    sizes: dict[str, int] = {}
+    while True:
+        before = dict(sizes)
+        seeds = range(spec.seed, spec.seed + spec.seeds)
+        every = [_prepared(replace(spec, seed=seed), source, sizes) for seed in seeds]
+        if len(every) == 1 or sizes == before:
+            return every
+
+
+def _prepared(spec: InferenceSpec, source: Source, sizes: dict[str, int]) -> InferencePrepared:
+    """Return the stages of one seed; default batches that do not fit get smaller ``sizes``."""
     records = records_of(
         spec,
         source,
@@ -96,13 +107,41 @@ def _prepared(spec: InferenceSpec, source: Source) -> InferencePrepared:
     refused: list[str] = []
     for number, ask in enumerate(spec.ask, start=1):
         try:
-            stages += _stages(spec, ask, records, split)
+            stages += _fitting_stages(spec, ask, records, split, sizes)
         except InputError as error:
             if number == len(spec.ask) and not stages:
                 raise
             refused.append(f"{ask}: {error}")
     run = describe(stages, split, records, spec, source)
     return InferencePrepared(spec, source, tuple(stages), run, records.label, tuple(refused))
+
+
+def _fitting_stages(
+    spec: InferenceSpec, ask: str, records: Records, split: Split, sizes: dict[str, int]
+) -> list[GameStage]:
+    """Return the stages of one game; a default batch that does not fit gets smaller."""
+    while True:
+        size = sizes.get(ask)
+        try:
+            stages = _stages(spec if size is None else replace(spec, batch_size=size), ask,
+                             records, split)  # fmt: skip
+        except BatchSizeError as error:
+            now = spec.batch_of(ask) if size is None else size
+            if spec.batch_size is not None or now == 1:
+                raise
+            sizes[ask] = min(error.most, now - 1)
+            continue
+        except InputError as error:
+            if size is None:
+                raise
+            raise InputError(
+                f"the default batch of {spec.batch_of(ask)} records does not fit the private "
+                f"records, and one of {size} does not do: {error}"
+            ) from error
+        if size is None:
+            return stages
+        note = default_that_fits(spec.batch_of(ask), size)
+        return [replace(one, notes=(*one.notes, note)) for one in stages]
 
 
 def _stages(spec: InferenceSpec, ask: str, records: Records, split: Split) -> list[GameStage]:

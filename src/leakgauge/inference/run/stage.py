@@ -33,7 +33,7 @@ from leakgauge.inference import (
     games_of,
     parse_adversary,
 )
-from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
+from leakgauge.inference.games.blocks import MIN_BLOCKS, most_blocks
 from leakgauge.inference.games.games import one_against_rest
 from leakgauge.inference.games.users import users_of
 from leakgauge.inference.spec import InferenceSpec
@@ -290,7 +290,7 @@ def _deal(ask: str, private: Dataset, values: int, spec: InferenceSpec) -> Game:
         batch_size=batch_size,
         mix=mix,
         prior=prior,
-        max_blocks=max(MIN_BLOCKS, min(MAX_BLOCKS, spec.trials_of(ask) // (5 * mix.values))),
+        max_blocks=most_blocks(spec.trials_of(ask), mix.values),
         rng=rng,
     )
 

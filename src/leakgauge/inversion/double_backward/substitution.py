@@ -22,18 +22,21 @@ class ParameterSlots:
         trainable: parameters that require a gradient, by name; a shared one has its first name.
         frozen: other parameters by name.
         buffers: buffers by name.
-        training: whether any module is in training mode, so that it may write its buffers.
+        writes: whether a module may write its buffers: it is in training mode, or not of PyTorch.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.trainable: dict[str, Tensor] = {}
         self.frozen: dict[str, Tensor] = {}
         self.buffers: dict[str, Tensor] = {}
-        self.training = False
+        self.writes = False
+        self._modules = list(model.modules())
         self._held: list[tuple[Buffers, str, Tensor]] = []
         seen: set[int] = set()
         for path, module in model.named_modules():
-            self.training |= module.training
+            foreign = not type(module).__module__.startswith("torch.nn.")
+            buffered = any(value is not None for value in module._buffers.values())
+            self.writes |= module.training or (foreign and buffered)
             for store, buffers in ((module._parameters, False), (module._buffers, True)):
                 for key, value in store.items():
                     if value is None:
@@ -47,15 +50,19 @@ class ParameterSlots:
 
     def own_buffers(self) -> dict[str, Tensor]:
         """Return the buffers; copies if a module may write to its buffers."""
-        if not self.training:
+        if not self.writes:
             return self.buffers
         return {name: value.detach().clone() for name, value in self.buffers.items()}
 
     @contextmanager
     def filled(self, values: Mapping[str, Tensor]) -> Iterator[None]:
-        """Give the model other ``values`` by name, and restore its own afterwards."""
+        """Give the model other ``values`` by name, and restore its own afterwards.
+
+        Attributes that a pass sets, such as cached outputs, are removed too.
+        """
         own = {**self.trainable, **self.frozen, **self.buffers}
         new = {id(own[name]): value for name, value in values.items()}
+        attributes = [dict(vars(module)) for module in self._modules]
         try:
             for store, key, value in self._held:
                 store[key] = new.get(id(value), value)
@@ -63,6 +70,9 @@ class ParameterSlots:
         finally:
             for store, key, value in self._held:
                 store[key] = value
+            for module, before in zip(self._modules, attributes, strict=True):
+                vars(module).clear()
+                vars(module).update(before)
 
     def loss(
         self, task: Task, values: Params, x: Tensor, y: Tensor, mode: TorchFunctionMode
@@ -71,7 +81,9 @@ class ParameterSlots:
 
         The loss function sees the model's own values, as on a client.
         """
+        with self.filled(values):
+            pair = task.paired(x)
+            with mode:
+                outputs = task.outputs(pair)
         with mode:
-            with self.filled(values):
-                outputs = task.model(x)
-            return task.mean_loss(outputs, y)
+            return task.mean_loss(outputs if pair is x else outputs[: len(x)], y)

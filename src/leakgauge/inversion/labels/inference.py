@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require, require_choice, require_count
-from leakgauge.core.losses import is_class_loss
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.inversion.labels.methods import (
     NOISE,
@@ -18,14 +17,19 @@ from leakgauge.inversion.labels.methods import (
     gradinversion,
     idlg,
     output_layer_of,
-    outputs_and_inputs,
 )
+from leakgauge.inversion.labels.slopes import Slopes
 
 LabelMethod = Literal["auto", "idlg", "gradinversion", "counts"]
 
 _NO_STAND_IN = (
     "counting labels needs the model's mean prediction; pass like=... (public records, a "
     "reconstruction), or record=... (a record's shape) and rng=... for noise"
+)
+
+_NO_SIGN = (
+    "the slope of this loss is not smallest at the label, as with label smoothing, so "
+    'method "gradinversion" cannot sort by it; use "counts"'
 )
 
 
@@ -58,13 +62,14 @@ def infer_labels(
     """Return the labels behind each of T gradients.
 
     Args:
-        task: a model that ends in a linear layer, and the mean cross entropy of its outputs.
+        task: a model that ends in a linear layer, and a loss of classes: the sum of the records'
+            losses, or their mean, also weighted by class.
         params: parameters where the gradients were computed.
-        grads: leaf ``[T, *p]``, each the gradient of the mean loss of B records.
+        grads: leaf ``[T, *p]``, each the gradient of the loss of B records.
         batch: number of records in a batch, B, which clients of federated averaging send.
         method: ``"auto"`` takes ``"idlg"`` for single records and ``"counts"`` for batches.
         like: records ``[T or 1, n, ...]`` like the private ones, for ``"counts"``. The other
-            methods only use them to check that the model ends in its last linear layer.
+            methods only use them to see what the model does with its last linear layer.
         record: shape of a record; if ``like`` is None, standard normal noise of this shape
             replaces it.
         rng: generator of the noise.
@@ -83,12 +88,6 @@ def infer_labels(
     require_count(batch, "batch size")
     layer = output_layer_of(task.model)
     _require_fit(task, layer, grads)
-    weight = grads[layer.weight]
-    require(
-        is_class_loss(task.mean_loss, weight.shape[1], like=weight),
-        "labels are inferred from the slope of cross entropy, and the task has another loss; pass "
-        "the labels (as known)",
-    )
     if method == "auto":
         method = "idlg" if batch == 1 else "counts"
     require(
@@ -98,15 +97,27 @@ def infer_labels(
     if like is None and record is not None and rng is not None:
         noise = torch.from_numpy(rng.standard_normal((1, NOISE, *record)))
         like = noise.to(next(iter(params.values())))
+    slopes = Slopes.of(task, params, layer, like)
     if method == "counts":
         if like is None:
             raise InputError(_NO_STAND_IN)
-        counted = counts(grads, layer, batch, expectation(task, params, layer, like))
+        counted = _counted(slopes, params, grads, batch, like)
         return LabelGuess(_labels(counted, batch), method, counted)
-    if like is not None:
-        outputs_and_inputs(task, params, layer, like[:1, :1])
-    labels = idlg(grads, layer)[:, None] if method == "idlg" else gradinversion(grads, layer, batch)
+    by_sign = slopes.is_plain or slopes.show_the_label_by_sign()
+    if method == "idlg":
+        labels = (idlg(grads, layer) if by_sign else slopes.labels(grads))[:, None]
+    else:
+        require(by_sign, _NO_SIGN)
+        labels = gradinversion(grads, layer, batch)
     return LabelGuess(labels, method, _histogram(labels, grads[layer.weight].shape[1]))
+
+
+def _counted(slopes: Slopes, params: Params, grads: Grads, batch: int, like: Tensor) -> Tensor:
+    """Return the number of records of each class ``[T, C]``, in closed form where one exists."""
+    expected = expectation(slopes.task, params, slopes.layer, like)
+    if slopes.is_plain:
+        return counts(grads, slopes.layer, batch, expected)
+    return slopes.counts(grads, params, batch, like, expected)
 
 
 def label_accuracy(guess: Tensor, truth: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
 """Methods that infer the labels of a batch from the gradient of the output layer.
 
-All methods assume that the loss is the mean cross entropy of the logits of the last linear layer.
-With predictions p_i, one-hot labels y_i and inputs h_i of that layer, the gradients are then the
-means over the batch of ``p_i - y_i`` (bias) and of ``(p_i - y_i) h_i`` (weight, one row a class).
+They are for the mean cross entropy of the logits of the last linear layer; ``slopes`` tries the
+loss out and has methods for others. With predictions p_i, one-hot labels y_i and inputs h_i of that
+layer, the gradients are the means over the batch of ``p_i - y_i`` (bias) and of
+``(p_i - y_i) h_i`` (weight, one row a class).
 """
 
 from dataclasses import dataclass
@@ -53,6 +54,17 @@ class Expected:
     feature: Tensor
     product: Tensor
 
+    def along_feature(self, values: Tensor) -> Tensor:
+        """Return values ``[T, k, D]`` along the mean input, relative to its length ``[T, k]``."""
+        feature = self.feature.double()
+        length = feature.square().sum(dim=1, keepdim=True)
+        require(
+            bool((length > 0).all()),
+            "the last layer has no bias and a mean input of zero, so labels cannot be counted; "
+            "pass the labels (as known)",
+        )
+        return torch.einsum("tcd,td->tc", values, feature.expand(len(values), -1)) / length
+
 
 def output_layer_of(model: nn.Module) -> OutputLayer:
     """Return the ``nn.Linear`` that was registered last, which is assumed to give the logits.
@@ -86,37 +98,69 @@ def expectation(task: Task, params: Params, layer: OutputLayer, like: Tensor) ->
     Raises:
         InputError: the model's outputs are not the logits ``[n, C]`` of its last linear layer.
     """
-    logits, feature = outputs_and_inputs(task, params, layer, like)
-    p = logits.softmax(dim=1).reshape(*like.shape[:2], -1)
-    h = feature.reshape(*like.shape[:2], -1)
+    seen = outputs_and_inputs(task, params, layer, like)
+    p = seen.logits.softmax(dim=1).reshape(*like.shape[:2], -1)
+    h = seen.feature.reshape(*like.shape[:2], -1)
     product = torch.einsum("tnc,tnd->tcd", p, h) / like.shape[1]
     return Expected(p.mean(dim=1), h.mean(dim=1), product)
 
 
-def outputs_and_inputs(
-    task: Task, params: Params, layer: OutputLayer, like: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the logits ``[n, C]`` of records ``like [T, n / T, ...]``, and the layer's inputs.
+@dataclass(frozen=True, eq=False)
+class LayerSeen:
+    """What a model does with n records at its last linear layer.
+
+    Attributes:
+        logits: outputs of the model ``[n, C]``.
+        outputs: outputs of the layer ``[n, C]``.
+        feature: its inputs ``[n, D]``.
+    """
+
+    logits: Tensor
+    outputs: Tensor
+    feature: Tensor
+
+
+def outputs_and_inputs(task: Task, params: Params, layer: OutputLayer, like: Tensor) -> LayerSeen:
+    """Return the logits of records ``like [T, n / T, ...]``, and the layer's outputs and inputs.
 
     Raises:
         InputError: see ``expectation``.
     """
-    model = private(task, trainable(task.model, params)).model
+    own, records = private(task, trainable(task.model, params)), like.flatten(0, 1)
+    with torch.no_grad():  # before the hooks, as it may run the model
+        pairs = [own.paired(part) for part in torch.split(records, CHUNK)]
     inputs: list[Tensor] = []
-    last = model.get_submodule(layer.module)
-    last.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+    outputs: list[Tensor] = []
+    behind: list[str] = []
+    last = own.model.get_submodule(layer.module)
+
+    def keep(module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
+        inputs.append(given[0])
+        outputs.append(output)
+        behind.clear()
+
+    last.register_forward_hook(keep)
+    for name, part in own.model.named_modules():
+        if part is not last and any(True for _ in part.parameters(recurse=False)):
+            part.register_forward_pre_hook(lambda *_, name=name: behind.append(name))
     with torch.no_grad():
-        logits = torch.cat([model(part) for part in torch.split(like.flatten(0, 1), CHUNK)])
-    feature = torch.cat(inputs)
-    outputs, width = model.get_parameter(layer.weight).shape
-    wanted = [[len(logits), outputs], [len(logits), width]]
+        logits = torch.cat([own.outputs(pair) for pair in pairs])[: len(records)]
+    # a single record at the end runs in a pair, of which the first counts
+    feature, seen = (torch.cat(each)[: len(records)] for each in (inputs, outputs))
+    classes, width = own.model.get_parameter(layer.weight).shape
+    wanted = [[len(logits), classes], [len(logits), width]]
     require(
         [list(logits.shape), list(feature.shape)] == wanted,
         f"{layer.module or 'the model'!r} turns {list(feature.shape)} into outputs "
         f"{list(logits.shape)}; expected {wanted[0]}, one score for each class and record; "
         "pass the labels (as known)",
     )
-    return logits, feature
+    require(
+        not behind,
+        f"{behind[-1] if behind else ''!r} runs after {layer.module!r}, the last nn.Linear, so "
+        "that does not give the outputs; pass the labels (as known)",
+    )
+    return LayerSeen(logits, seen, feature)
 
 
 TIE = 1e-4
@@ -147,8 +191,8 @@ def idlg(grads: Grads, layer: OutputLayer) -> Tensor:
     tensor([1])
     """
     if layer.bias is not None:
-        return _leaf(grads, layer.bias, 2).argmin(dim=1)
-    weight = _leaf(grads, layer.weight, 3)
+        return gradient_of(grads, layer.bias, 2).argmin(dim=1)
+    weight = gradient_of(grads, layer.weight, 3)
     own = weight.square().sum(dim=2)
     away = torch.einsum("tcd,td->tc", weight, weight.sum(dim=1)) - own
     near = away <= away.amin(dim=1, keepdim=True) * (1 - TIE)
@@ -175,7 +219,7 @@ def gradinversion(grads: Grads, layer: OutputLayer, batch: int) -> Tensor:
     tensor([[1, 2]])
     """
     require_count(batch, "batch size")
-    weight = _leaf(grads, layer.weight, 3)
+    weight = gradient_of(grads, layer.weight, 3)
     require(
         batch <= weight.shape[1],
         f"{batch} records have a label twice where there are {weight.shape[1]} classes; "
@@ -208,9 +252,10 @@ def counts(grads: Grads, layer: OutputLayer, batch: int, expected: Expected) -> 
     """
     require_count(batch, "batch size")
     if layer.bias is not None:
-        share = expected.prediction.double() - _leaf(grads, layer.bias, 2).double()
+        share = expected.prediction.double() - gradient_of(grads, layer.bias, 2).double()
     else:
-        share = _share_without_bias(_leaf(grads, layer.weight, 3).double(), expected)
+        weight = gradient_of(grads, layer.weight, 3).double()
+        share = expected.along_feature(expected.product.double() - weight)
     return nearest_counts(batch * share, batch)
 
 
@@ -229,19 +274,7 @@ def nearest_counts(wanted: Tensor, total: int) -> Tensor:
     return nearest.scatter_add_(1, raised, torch.ones_like(raised))
 
 
-def _share_without_bias(weight: Tensor, expected: Expected) -> Tensor:
-    feature = expected.feature.double()
-    length = feature.square().sum(dim=1, keepdim=True)
-    require(
-        bool((length > 0).all()),
-        "the last layer has no bias and a mean input of zero, so labels cannot be counted; "
-        "pass the labels (as known)",
-    )
-    rest = expected.product.double() - weight
-    return torch.einsum("tcd,td->tc", rest, feature.expand(len(rest), -1)) / length
-
-
-def _leaf(grads: Grads, name: str, axes: int) -> Tensor:
+def gradient_of(grads: Grads, name: str, axes: int) -> Tensor:
     """Return the stack called ``name``; refuse it unless it is finite and not zero."""
     require(name in grads, f"{name!r}, the last layer, has no gradient; pass the labels")
     leaf = grads[name]

@@ -33,6 +33,7 @@ from leakgauge.report.wording import number, short
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.metrics import titles
 from leakgauge.runs.question import Answer, Question
+from leakgauge.runs.repeat import with_fixes
 from leakgauge.runs.spec import NONE
 
 PACKAGE = "leakgauge.inversion.report"
@@ -93,7 +94,7 @@ def section_of(
         missing=answer.missing,
         warnings=list(answer.run.warnings),
         effect=effect_of(tests),
-        next_command=next_command(answer.run.settings, worst(undefended)[1].level),
+        next_command=next_command(with_fixes(answer.run), worst(undefended)[1].level),
         nav=_nav(values),
         style=files(PACKAGE).joinpath("section.css").read_text("utf-8"),
         private=bool(pictures or rows),

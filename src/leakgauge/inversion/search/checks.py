@@ -7,7 +7,13 @@ from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.core.losses import is_class_loss
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.flattening import flat_leaf
-from leakgauge.gradients.probing import OperationWatcher, explained, private, refuse_random
+from leakgauge.gradients.probing import (
+    explained,
+    private,
+    refuse_random,
+    refuse_written,
+)
+from leakgauge.gradients.watching import OperationWatcher
 from leakgauge.inversion.search.settings import SearchSettings
 
 
@@ -20,10 +26,12 @@ def classes_of(task: Task, params: Params, x: Tensor) -> int | None:
     Raises:
         InputError: the model does not take such records, or draws random numbers.
     """
-    model, seen = private(task, params).model, OperationWatcher()
+    own, seen = private(task, params), OperationWatcher()
+    before = dict(own.model.named_parameters())
     with torch.no_grad(), explained(f"the model refuses records {list(x.shape)}"), seen:
-        outputs = model(x)
+        outputs = own.outputs(x)
     refuse_random(task.model, seen)
+    refuse_written(task.model, seen.changed(before, dict(own.model.named_parameters())))
     shaped = isinstance(outputs, Tensor) and outputs.dim() == 2 and outputs.shape[1] > 1
     scored = shaped and is_class_loss(task.mean_loss, outputs.shape[1], like=outputs)
     return outputs.shape[1] if scored else None

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.core.forward import forward
 from leakgauge.core.types import Params, Task
 from leakgauge.inversion.double_backward.substitution import ParameterSlots
 from leakgauge.training.rules import root
@@ -242,7 +243,7 @@ def _of_batch(
     own = {id(value): name for name, value in buffers.items() if name.endswith(ending)}
     seen = _Seen({key: name.removesuffix(ending).removesuffix(".") for key, name in own.items()})
     with seen, slots.filled({**params, **buffers}):
-        model(x)
+        forward(model, x)
     return seen.found
 
 

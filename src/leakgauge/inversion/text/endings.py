@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from leakgauge.core.losses import REFUSALS
+from leakgauge.core.precision import precision_of, relative_tolerance
 from leakgauge.core.types import Grads, Task
-from leakgauge.inversion.text.layers import embedding_name, head_name
+from leakgauge.inversion.text.layers import embedding_name, embedding_of, head_name
 from leakgauge.inversion.text.recovered import RecoveredText
 
 UNKNOWN = -1
@@ -33,6 +35,11 @@ ENTRIES = 16
 FLAT = 1e-6
 """Smallest singular value, relative to the largest, of a direction that can be seen."""
 
+ANOTHER_LOSS = (
+    "the loss is not the mean cross entropy of the next token, from which last tokens are read, so "
+    "these are missing and nothing is confirmed"
+)
+
 TokenRows = list[list[int]]
 Counts = Mapping[tuple[int, ...], int]
 
@@ -51,7 +58,10 @@ def complete(
     device = next(task.model.parameters()).device
     rows = [list(one) for one in found.sequences]
     with torch.no_grad():
-        outputs = task.model(torch.tensor([rows[0]], device=device))
+        outputs = task.outputs(torch.tensor([rows[0]], device=device))
+    if outputs.dim() == 3 and not _is_next_token_loss(task, device):
+        named = tuple((*row, UNKNOWN) for row in rows)
+        return replace(found, sequences=named, stopped=ANOTHER_LOSS)
     if outputs.dim() == 3:
         residual, best = _best_batch(task, grads, rows, found.allowed)
         named = tuple(tuple(row) for row in best)
@@ -63,6 +73,29 @@ def complete(
     distances = [_residual(task, grads, rows, own) for own in targets]
     known = [one for one in distances if one is not None]
     return _with_note(replace(found, residual=min(known) if known else None))
+
+
+def _is_next_token_loss(task: Task, device: torch.device) -> bool:
+    """Return whether the loss is the mean cross entropy of the next token.
+
+    It is tried on tokens 0 and 1, then on 2 and 3: one of them may be padding, which does not
+    count.
+    """
+    tokens = torch.tensor([[1, 0, 1], [0, 1, 1]], device=device)
+    words = len(embedding_of(task.model))
+    return any(_agrees(task, (tokens + shift) % words) for shift in (0, 2))
+
+
+def _agrees(task: Task, tokens: Tensor) -> bool:
+    with torch.no_grad():
+        outputs = task.outputs(tokens)
+        try:
+            found = task.mean_loss(outputs, tokens)
+        except REFUSALS:
+            return False
+        wanted = functional.cross_entropy(outputs[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+    rtol = relative_tolerance(outputs.dtype, 1e-4)
+    return found.shape == wanted.shape and torch.allclose(found, wanted, rtol=rtol)
 
 
 def _best_batch(
@@ -163,13 +196,16 @@ def _ends_by_slopes(task: Task, grads: Grads, head: Any, rows: Counts) -> list[i
         slopes.append(count * torch.stack([flat(one) for one in each]))
         expected.append(logits[-1].detach().double().softmax(dim=0) @ weight)
     stacked = torch.cat(slopes)
-    sent = torch.linalg.lstsq(stacked.T, left[:, None], rcond=FLAT, driver="gelsd").solution
+    # Noise of rounding would fill the directions that a coarse gradient does not show.
+    flat_below = relative_tolerance(precision_of([leaf[0] for leaf in grads.values()]), 0.0)
+    flat_below = max(FLAT, flat_below)
+    sent = torch.linalg.lstsq(stacked.T, left[:, None], rcond=flat_below, driver="gelsd").solution
     named = torch.stack(expected) - n * sent.reshape(len(rows), d)
     ends = []
     for of_row, one in zip(slopes, named, strict=True):
         # A last layer norm hides one direction; only the others are compared.
         directions, values, _ = torch.linalg.svd(of_row, full_matrices=False)
-        seen = directions[:, values > FLAT * values[0]]
+        seen = directions[:, values > flat_below * values[0]]
         apart, token = ((weight - one) @ seen).norm(dim=1).min(dim=0)
         sure = bool(apart < (1 - SURE) * (weight[token] @ seen).norm())
         ends.append(int(token) if sure else UNKNOWN)
@@ -188,7 +224,7 @@ def _into(task: Task, head: Any, row: Sequence[int]) -> tuple[Tensor, Tensor]:
     seen: list[Tensor] = []
     handle = head.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     try:
-        logits = task.model(torch.tensor([list(row)], device=head.weight.device))
+        logits = task.outputs(torch.tensor([list(row)], device=head.weight.device))
     finally:
         handle.remove()
     return seen[0][0], logits[0]
@@ -208,7 +244,7 @@ def _residual(
     ignored = [[*row, *[-100] * (longest - len(row))] for row in rows]
     targets = torch.tensor(ignored, device=device) if labels is None else labels
     with torch.enable_grad():
-        loss = task.mean_loss(task.model(torch.tensor(padded, device=device)), targets)
+        loss = task.mean_loss(task.outputs(torch.tensor(padded, device=device)), targets)
     own = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     apart, whole = 0.0, 0.0
     for name, value in zip(leaves, own, strict=True):

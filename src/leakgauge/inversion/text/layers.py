@@ -8,12 +8,15 @@ span, and other vectors of a discrete set hardly ever do.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.core.forward import forward
+from leakgauge.core.precision import is_coarse, precision_of, rounding_norm
 from leakgauge.core.types import Grads, Task
 
 
@@ -62,24 +65,36 @@ class Span:
         return relative
 
 
-def span_of(gradients: Sequence[Tensor], *, noise: float = 0.0, through: Tensor | None) -> Span:
+def span_of(
+    gradients: Sequence[Tensor],
+    *,
+    noise: float = 0.0,
+    through: Tensor | None,
+    precision: torch.dtype | None = None,
+) -> Span:
     """Return the span of the inputs of maps that share them.
 
-    A singular value counts above ``sqrt(max(k, m)) * eps`` of the largest: rounding to a precision
-    eps, at random, adds less; and, where the gradient has noise, above the largest singular value
-    that the noise alone has, about ``noise * (sqrt(k) + sqrt(m))``. The noise then turns the span
-    by no more than the latter over the smallest value that counts (Davis and Kahan): its ``slack``.
+    A singular value counts above ``sqrt(max(k, m)) * eps`` of the largest: sums in a precision eps
+    (float32 or finer), at random, add less; and, where the gradient has noise, above the largest
+    singular value that the noise alone has, about ``noise * (sqrt(k) + sqrt(m))``. Storing the
+    gradient in a coarser type adds noise, too. The noise then turns the span by no more than the
+    latter over the smallest value that counts (Davis and Kahan): its ``slack``.
 
     Args:
         gradients: gradients of the weights, each ``[k, m]`` with the inputs' axis first.
         noise: standard deviation of the noise in each entry.
         through: see ``Span``.
+        precision: the precision of the gradient; None for that of its type.
     """
     stacked = torch.cat(list(gradients), dim=1)
     k, m = stacked.shape
+    precision = precision or stacked.dtype
     u, values, _ = torch.linalg.svd(stacked.double(), full_matrices=False)
-    rounding = max(k, m) ** 0.5 * torch.finfo(stacked.dtype).eps * float(values[0])
     of_noise = noise * (k**0.5 + m**0.5)
+    sums = precision
+    if is_coarse(precision):
+        of_noise, sums = of_noise + rounding_norm(stacked, precision), torch.float32
+    rounding = max(k, m) ** 0.5 * torch.finfo(sums).eps * float(values[0])
     rank = int((values > max(rounding, of_noise)).sum())
     slack = of_noise / float(values[rank - 1]) if rank else 0.0
     return Span(u[:, :rank].T.contiguous(), through, min(k, m), slack)
@@ -94,8 +109,11 @@ def dimensions(inputs: Tensor) -> int:
     2
     """
     values = torch.linalg.eigvalsh(inputs.double().T @ inputs.double())
-    scale = max(inputs.shape) * torch.finfo(torch.float32).eps
-    return int((values > float(values[-1]) * scale**2).sum())
+    floor = max(inputs.shape) * torch.finfo(torch.float32).eps * max(float(values[-1]), 0.0) ** 0.5
+    precision = precision_of([inputs])
+    if is_coarse(precision):
+        floor = max(floor, rounding_norm(inputs, precision))
+    return int((values > floor**2).sum())
 
 
 PROJECTIONS = (
@@ -124,7 +142,14 @@ class AttentionLayer:
     name: str
     maps: Mapping[str, nn.Module]
 
-    def spans(self, grads: Grads, params: Mapping[str, Tensor], *, noise: float) -> list[Span]:
+    def spans(
+        self,
+        grads: Grads,
+        params: Mapping[str, Tensor],
+        *,
+        noise: float,
+        precision: torch.dtype | None = None,
+    ) -> list[Span]:
         """Return the spans of its inputs that the gradients of its weights and adapters show."""
         whole, first, adapters = [], [], []
         for name, part in self.maps.items():
@@ -139,9 +164,10 @@ class AttentionLayer:
                     first.append(grads[leaf][0].T)
                     if other in grads:
                         adapters.append((params[leaf], grads[other][0].T))
-        found = [span_of(own, noise=noise, through=None) for own in (whole, first) if _any(own)]
+        made = partial(span_of, noise=noise, precision=precision)
+        found = [made(own, through=None) for own in (whole, first) if _any(own)]
         found += [
-            span_of([gradient], noise=noise, through=down.double())
+            made([gradient], through=down.double())
             for down, gradient in adapters
             if _any([gradient])
         ]
@@ -212,7 +238,7 @@ def inputs_of(
     for chunk in torch.split(tokens, rows):
         part = next(iter(layer.maps.values()))
         with _caught(part) as seen, torch.no_grad(), suppress(_ReachedError):
-            model(chunk)
+            forward(model, chunk)
         require(bool(seen), f"the model does not call its layer {layer.name!r}")
         found.append(seen[0][:, -1] if last else seen[0])
     return torch.cat(found)

@@ -4,11 +4,13 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.core.precision import is_coarse, name_of, precision_of, relative_tolerance
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.probing import private, trainable
 from leakgauge.inversion.text.endings import complete
@@ -61,8 +63,10 @@ def dager(
         params: all trainable parameters by name, where the gradient was taken.
         grads: one gradient of the mean loss of a batch, leaf ``[1, *p]``.
         length: the largest number of tokens in a sequence.
-        labels: classes ``[B]`` int64, if the attacker knows them; to check the result.
-        tolerance: largest distance from a span, relative to a vector's length.
+        labels: classes ``[B]`` or ``[1, B]``, int64, if the attacker knows them; to check the
+            result.
+        tolerance: largest distance from a span, relative to a vector's length; more for a gradient
+            coarser than float32, of which ``ROUNDINGS`` roundings are allowed.
         noise: standard deviation of the noise in each entry, if the attacker knows of any.
         most: largest number of sequences to try at once.
         padding: token to ignore.
@@ -75,17 +79,28 @@ def dager(
     require_positive(tolerance, "tolerance")
     known = trainable(task.model, params)
     _check(grads, known)
+    if labels is not None:
+        require(
+            labels.shape[:-1] in ((), (1,)) and labels.dtype == torch.int64,
+            f"labels are {list(labels.shape)} {name_of(labels.dtype)}; expected classes [B], int64",
+        )
+        labels = labels.reshape(-1)
     own = private(task, known)
     own.model.eval()
     first, second = attention_layers(own.model)[:2]
-    spans = first.spans(grads, known, noise=noise), second.spans(grads, known, noise=noise)
-    result = _Search(own.model, (first, second), spans, tolerance, most).run(length, padding)
+    precision = precision_of(grads.values())
+    read = partial(AttentionLayer.spans, noise=noise, precision=precision)
+    spans = read(first, grads, known), read(second, grads, known)
+    if is_coarse(precision):
+        tolerance = relative_tolerance(precision, tolerance)
+    search = _Search(own.model, (first, second), spans, tolerance, most, precision)
+    result = search.run(length, padding)
     if not result.sequences:
         return result
     norm = sum(float(one.double().square().sum()) for one in grads.values()) ** 0.5
     numbers = sum(one.numel() for one in grads.values())
     allowed = 1.1 * noise * numbers**0.5 / norm if norm else 0.0
-    result = replace(result, allowed=max(CONFIRMED, allowed))
+    result = replace(result, allowed=max(relative_tolerance(precision, CONFIRMED), allowed))
     return complete(own, grads, result, labels=labels)
 
 
@@ -96,6 +111,7 @@ class _Search:
     spans: tuple[list[Span], list[Span]]
     tolerance: float
     most: int
+    precision: torch.dtype
 
     def run(self, length: int, padding: int | None) -> RecoveredText:
         vocabulary = embedding_of(self.model)
@@ -137,7 +153,7 @@ class _Search:
                     f"the gradient of attention layer {number} has rank {one.rank}, and its inputs "
                     f"have {free} dimensions: every token lies in the span, so the span check says "
                     "nothing; the batch has as many tokens as the layer has dimensions, or the "
-                    "gradient has noise"
+                    f"gradient has noise{self.of_precision()}"
                 )
         return (kept[0], kept[1]), ""
 
@@ -165,7 +181,8 @@ class _Search:
         """Return whether a token leaves the inputs of earlier positions unchanged, by a trial."""
         pair = torch.stack([tokens[[1, 1]], tokens[[1, 2]]])
         one, other = inputs_of(self.model, self.layers[1], pair)[:, 0]
-        return torch.allclose(one, other, rtol=1e-4, atol=1e-6)
+        rtol = relative_tolerance(one.dtype, 1e-4)
+        return torch.allclose(one, other, rtol=rtol, atol=1e-2 * rtol)
 
     def by_prefix(self, passed: list[list[int]]) -> tuple[list[list[int]], str]:
         """Return the longest sequences with prefixes that all pass the second check."""
@@ -236,7 +253,16 @@ class _Search:
         return (
             f"no {'token' if number == 1 else 'sequence'} lies in the span of layer {number} (rank "
             f"{rank}) up to {self.tolerance:g}: the gradient was changed, or not taken at these "
-            "weights"
+            f"weights{self.of_precision()}"
+        )
+
+    def of_precision(self) -> str:
+        """Return the end of a reason for a gradient that is coarser than float32; else nothing."""
+        if not is_coarse(self.precision):
+            return ""
+        return (
+            f", or its precision, {name_of(self.precision)}, hides the tokens: rounding alone "
+            f"moves a number by up to {torch.finfo(self.precision).eps / 2:.2%}"
         )
 
 

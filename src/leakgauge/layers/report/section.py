@@ -41,7 +41,7 @@ from leakgauge.report.utility import about_utility, useless_models, utilities
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.question import Answer, Question
-from leakgauge.runs.repeat import repeat_audit, spec_of_run
+from leakgauge.runs.repeat import repeat_audit, spec_of_run, with_fixes
 
 PARTS = ("records", "columns", "private", "fitting", "held_out", "test", "users")
 """Sizes of the data, in the order of the report."""
@@ -98,7 +98,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         lines=lines(answer),
         missing=answer.missing,
         warnings=[*run.warnings, *useless_models(learned)],
-        next_command=next_command(run.settings, advice, question),
+        next_command=next_command(with_fixes(run), advice, question),
         nav=[(f"{at}-{anchor}", text) for anchor, text in _NAV],
     )
 

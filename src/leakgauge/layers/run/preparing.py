@@ -15,7 +15,7 @@ from leakgauge.data import Source
 from leakgauge.gradients import check_vectorisable
 from leakgauge.gradients.walk import Layer, walk
 from leakgauge.inference import PropertyInference, Pure
-from leakgauge.inference.games.blocks import MAX_BLOCKS
+from leakgauge.inference.games.blocks import MAX_BLOCKS, BatchSizeError, default_that_fits
 from leakgauge.inference.games.mixing import Half, Mix
 from leakgauge.inference.words import EMPIRICAL
 from leakgauge.layers.catalog import QUESTION
@@ -24,6 +24,7 @@ from leakgauge.layers.spec import LayersSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import Records, describe_run, records_of, refuse_of_a_table, roles_for
+from leakgauge.runs.spec import declared
 
 FEW_BLOCKS = 10
 """Blocks when records are few, enough for an interval."""
@@ -85,7 +86,9 @@ def prepare(spec: LayersSpec, source: Source) -> LayersPrepared:
     data = data.to(spec.device)
     layers = _layers(spec, task, data)
     values = int(records.secrets[secret].max()) + 1
-    game = _game(spec, secret, data.rows(sides.private.to(data.y.device)), values)
+    fitting, game = _fitting(spec, secret, data.rows(sides.private.to(data.y.device)), values)
+    smaller = [] if fitting == spec else [default_that_fits(spec.batch_size, fitting.batch_size)]
+    spec = fitting
     run = describe_run(
         spec,
         source,
@@ -100,6 +103,7 @@ def prepare(spec: LayersSpec, source: Source) -> LayersPrepared:
         },
         secret=str(spec.secret),
     )
+    run = replace(run, notes=(*run.notes, *smaller))
     return LayersPrepared(spec, source, task, data, sides, layers, game, run, secret)
 
 
@@ -171,6 +175,22 @@ def _layers(spec: LayersSpec, task: Task, data: Dataset) -> list[Layer]:
         require(name in names, f"the network has no layer {name!r}{nearest(name, names)}")
     wanted = spec.layers or names
     return [one for one, name in zip(found, names, strict=True) if name in wanted]
+
+
+def _fitting(
+    spec: LayersSpec, secret: str, private: Dataset, values: int
+) -> tuple[LayersSpec, PropertyInference]:
+    """Return settings and game; a default batch that does not fit gets smaller."""
+    default = declared(LayersSpec)["batch_size"].default
+    fitting = spec
+    while True:
+        try:
+            return fitting, _game(fitting, secret, private, values)
+        except BatchSizeError as error:
+            most = min(error.most // spec.local_steps, fitting.batch_size - 1)
+            if spec.batch_size != default or most < (2 if spec.half else 1):
+                raise
+            fitting = replace(fitting, batch_size=most)
 
 
 def _game(spec: LayersSpec, secret: str, private: Dataset, values: int) -> PropertyInference:

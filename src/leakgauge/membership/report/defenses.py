@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.membership.catalog import DEFAULT
 from leakgauge.membership.report.tests import leading
 from leakgauge.membership.report.verdict import MembershipVerdict
@@ -37,8 +36,8 @@ class MembershipDefenseRow:
 
     @property
     def worst(self) -> Measurement:
-        """The AUROC of the adaptive attacker, or of the only one without a defense."""
-        return self.aurocs.get(ADAPTIVE) or next(iter(self.aurocs.values()))
+        """The higher AUROC of the adaptive and the static attacker."""
+        return max(self.aurocs.values(), key=lambda one: one.estimate.value)
 
 
 def defense_rows(
@@ -65,7 +64,7 @@ def effect(rows: Sequence[MembershipDefenseRow]) -> DefenseEffect | None:
     best = min(defended, key=lambda row: row.worst.estimate.value)
     before, after = bare.worst.estimate.value, best.worst.estimate.value
     text = (
-        f"`{best.defense}` lowers the AUROC of the attacker that knows it most, from "
+        f"`{best.defense}` most lowers the AUROC of the strongest attacker, from "
         f"{number(before)} without a defense to {number(after)}"
         if after < before
         else f"No defense lowers the AUROC: it is {number(before)} without one, and at best "

@@ -37,6 +37,7 @@ from leakgauge.report.templates import render
 from leakgauge.report.utility import about_utility, useless_models, utilities
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.question import Answer, Question
+from leakgauge.runs.repeat import with_fixes
 
 PARTS = (
     "records",
@@ -118,7 +119,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         missing=answer.missing,
         warnings=[*run.warnings, *useless_models(learned)],
         effect=effect(rows),
-        next_command=next_command(run.settings, judged, question),
+        next_command=next_command(with_fixes(run), judged, question),
         nav=_nav(at, defended=bool(rows), learned=bool(learned)),
     )
 

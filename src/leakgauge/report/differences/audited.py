@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.results.measurements import Measurement
 
@@ -108,12 +107,3 @@ class TopicFigures:
     def under(self, defense: str) -> list[Measurement]:
         """Return the figures under a defense."""
         return [one for one in self.measurements if one.defense == defense]
-
-
-def strongest(knowledge: Sequence[str]) -> str:
-    """Return the knowledge that counts: that of an adversary that knows the defense.
-
-    >>> strongest(["static", "adaptive"]), strongest(["static"])
-    ('adaptive', 'static')
-    """
-    return ADAPTIVE if ADAPTIVE in knowledge else knowledge[0]

@@ -1,10 +1,12 @@
 """Pairs the figures of two audits for a comparison."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from leakgauge.report.differences.audited import Topic, TopicFigures, strongest
+from leakgauge.core.knowledge import ADAPTIVE
+from leakgauge.report.differences.audited import Topic, TopicFigures
 from leakgauge.report.grouping import UNDEFENDED, group_tests
 from leakgauge.results.measurements import HEADLINE, SECONDS, Measurement
 from leakgauge.results.metrics import Metric, metric_named
@@ -94,19 +96,22 @@ def attacks(
 ) -> tuple[list[FigurePair], list[Measurement]]:
     """Return the adversaries' figures under two defenses in pairs, and those of only one side.
 
-    The answer stands on the headline metric, over all rounds, of the adversary that knows the
-    defense; where both audits chose an adversary by shadow data, on those two.
+    The answer stands on the headline metric, over all rounds, of the stronger adversary:
+    one that knows the defense or one that does not. Where both audits chose an adversary by
+    shadow data, it stands on those two.
     """
     sides = [_of_attacks(side, metrics) for side in (before, after)]
     knows = paired_knowledge(*sides)
-    chosen = strongest([strongest(pair) for pair in knows]) if knows else ""
+    known_by = {
+        (one, other): (_knowing(sides[0], one), _knowing(sides[1], other)) for one, other in knows
+    }
+    chiefs = {pair: _chief(one, other, metrics) for pair, (one, other) in known_by.items()}
+    chosen = max(
+        knows, key=lambda pair: (_leaks(chiefs[pair], metrics), ADAPTIVE in pair), default=None
+    )
     pairs: list[FigurePair] = []
-    for pair in knows:
-        one, other = (
-            [each for each in side if each.knowledge == known]
-            for side, known in zip(sides, pair, strict=True)
-        )
-        chief = _chief(one, other, metrics) if strongest(pair) == chosen else []
+    for pair, (one, other) in known_by.items():
+        chief = chiefs[pair] if pair == chosen else []
         pairs += [FigurePair(a, b, metric_named(a.metric, metrics), True) for a, b in chief]
         main_pairs = {(id(a), id(b)) for a, b in chief}
         pairs += [
@@ -162,6 +167,22 @@ def _chief(
     names = [name for name in known if metrics[name].headline] or known[:1]
     led = [(a, b) for a, b in _matched(before, after) if a.round == HEADLINE and a.metric in names]
     return led or list(_wholes(before, after, names))
+
+
+def _knowing(side: Sequence[Measurement], knowledge: str) -> list[Measurement]:
+    return [one for one in side if one.knowledge == knowledge]
+
+
+def _leaks(chief: Sequence[tuple[Measurement, Measurement]], metrics: Metrics) -> float:
+    """Return the largest leakage in both audits together; minus infinity without figures.
+
+    Both count, so that the order of the audits changes the sign of the difference alone.
+    """
+    signs = {name: 1 if metrics[name].higher_is_worse else -1 for name in metrics}
+    return max(
+        (signs[b.metric] * (a.estimate.value + b.estimate.value) for a, b in chief),
+        default=-math.inf,
+    )
 
 
 def _wholes(

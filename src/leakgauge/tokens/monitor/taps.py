@@ -179,7 +179,8 @@ class Taps:
         return self._begin(self._given) if self._now is None else self._now
 
     def _begin(self, x: Tensor | None) -> Pass:
-        self._now = Pass(self._due, self._keep, x)
+        # A copy, as the model may change its records in place.
+        self._now = Pass(self._due, self._keep, x.clone() if self._due and x is not None else x)
         self._open.add(self._now)
         return self._now
 

@@ -13,7 +13,7 @@ from leakgauge.report.section import Chart, Row, Section
 from leakgauge.report.templates import render
 from leakgauge.report.utility import about_utility, useless_models, utilities, words_of
 from leakgauge.runs.question import Answer, Question
-from leakgauge.runs.repeat import repeat_audit, spec_of_run
+from leakgauge.runs.repeat import repeat_audit, spec_of_run, with_fixes
 from leakgauge.tokens.metrics import METRICS
 from leakgauge.tokens.report.as_json import lines
 from leakgauge.tokens.report.charts import bound_chart, scores_chart
@@ -104,7 +104,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         lines=lines(answer),
         missing=answer.missing,
         warnings=[*run.warnings, *useless_models(learned)],
-        next_command=next_command(run.settings, question),
+        next_command=next_command(with_fixes(run), question),
         nav=[(f"{at}-{anchor}", text) for anchor, text in _NAV],
         style=_STYLE,
     )

@@ -1,0 +1,61 @@
+"""Watch the operations of a forward pass: random draws, convolutions, and writes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from leakgauge.core.types import Params
+
+
+class OperationWatcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Records whether a forward pass draws random numbers, convolves, and where it writes.
+
+    Attributes:
+        random: an operation that draws random numbers; empty if none does.
+        written: names of buffers that change.
+        convolves: whether the model has convolutions.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.random = ""
+        self.written: list[str] = []
+        self.convolves = False
+        self._places: set[int] = set()
+
+    def changed(self, before: Mapping[str, Tensor], after: Params) -> list[str]:
+        """Return the names of tensors that the pass wrote, also by ``.data``, or rebound."""
+        return [
+            name
+            for name, value in before.items()
+            if after[name] is not value or value._version or _place(value) in self._places
+        ]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.random = func.overloadpacket.__name__
+        self.convolves |= func.overloadpacket is torch.ops.aten.convolution
+        if func._schema.is_mutable:
+            self._note(func._schema.arguments, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+    def _note(
+        self, declared: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Note where an operation writes."""
+        given = {**dict(zip((one.name for one in declared), args, strict=False)), **kwargs}
+        for one in declared:
+            if one.alias_info is not None and one.alias_info.is_write:
+                values = given.get(one.name)
+                several = values if isinstance(values, list | tuple) else [values]
+                tensors = [value for value in several if isinstance(value, Tensor)]
+                self._places.update(map(_place, tensors))
+
+
+def _place(value: Tensor) -> int:
+    """Return the address of a tensor's memory; its identity where it has none."""
+    strided = value.layout == torch.strided and value.numel() > 0
+    return value.untyped_storage().data_ptr() if strided else -id(value)
