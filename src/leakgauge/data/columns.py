@@ -9,6 +9,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.data.written import read_values
 from leakgauge.results.statistics import Floats
 
 ColumnKind = Literal["number", "category", "date"]
@@ -32,6 +33,7 @@ def kind_of(column: "pd.Series[Any]") -> ColumnKind:
     >>> kind_of(pd.Series([1.5, None])), kind_of(pd.Series(["1", "2"]))
     ('number', 'category')
     """
+    column = read_values(column)
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype) or dtypes.is_bool_dtype(dtype):
         return "category"
@@ -49,7 +51,7 @@ def kind_of(column: "pd.Series[Any]") -> ColumnKind:
 
 def numbers(column: "pd.Series[Any]") -> Floats:
     """Return the values ``[n]`` of a column of numbers, with NaN for missing ones."""
-    return column.to_numpy(dtype="float64", na_value=np.nan)
+    return read_values(column).to_numpy(dtype="float64", na_value=np.nan)
 
 
 def categories(column: "pd.Series[Any]") -> "pd.Categorical[Any]":
@@ -60,14 +62,15 @@ def categories(column: "pd.Series[Any]") -> "pd.Categorical[Any]":
     >>> categories(pd.Series([10, 9, 10])).categories.tolist()
     ['9', '10']
     """
+    column = read_values(column)
     whole = dtypes.is_integer_dtype(column.dtype)  # exact, where floats would merge large ones
     values = numbers(column) if kind_of(column) == "number" and not whole else column
     codes, uniques = pd.factorize(values)
     distinct = list(uniques)
-    order = {_name(value): None for value in sorted(distinct, key=_rank)}
+    order = {name_of(value): None for value in sorted(distinct, key=_rank)}
     position = {name: code for code, name in enumerate(order)}
     # The code -1 of a missing value points at the last entry.
-    recode = np.array([*(position[_name(value)] for value in distinct), -1], dtype=np.int64)
+    recode = np.array([*(position[name_of(value)] for value in distinct), -1], dtype=np.int64)
     return pd.Categorical.from_codes(recode[codes], dtype=pd.CategoricalDtype(list(order)))
 
 
@@ -94,6 +97,16 @@ def quoted(names: Iterable[object]) -> str:
     "'age', '1'"
     """
     return ", ".join(repr(str(name)) for name in names)
+
+
+def shape_of(frame: pd.DataFrame) -> str:
+    """Return the size of a table in words, without its values.
+
+    >>> shape_of(pd.DataFrame({"age": [20, 30]}))
+    '2 rows, 1 column'
+    """
+    rows, columns = frame.shape
+    return f"{rows:,} row{'s' * (rows != 1)}, {columns} column{'s' * (columns != 1)}"
 
 
 def refuse_repeated(names: Iterable[object], where: str) -> None:
@@ -126,7 +139,8 @@ def _ranges(cuts: Floats) -> list[str]:
     return [f"<= {names[0]}", *middle, f"> {names[-1]}"]
 
 
-def _name(value: object) -> str:
+def name_of(value: object) -> str:
+    """Return a value as a name; a whole number has no decimals."""
     whole = isinstance(value, float) and value.is_integer()
     return f"{value:.0f}" if whole else str(value)
 

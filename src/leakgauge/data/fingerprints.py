@@ -83,11 +83,25 @@ def _dataset_parts(data: Dataset) -> Iterable[bytes]:
         yield from _tensor_parts("users", data.users)
 
 
+def tensor_bytes(tensor: Tensor) -> bytes:
+    """Return type, shape and values of a tensor as bytes, also where NumPy lacks the type."""
+    return b"\n".join(_tensor_parts("", tensor))
+
+
 def _tensor_parts(name: str, tensor: Tensor) -> Iterable[bytes]:
-    tensor = tensor.detach().cpu()
-    if tensor.dtype == torch.bfloat16:  # numpy has no such numbers
-        name, tensor = f"{name} bfloat16", tensor.view(torch.int16)
-    array = tensor.numpy()
+    plain = tensor.detach()
+    if plain.is_meta or plain.is_quantized:
+        yield f"{name} {plain.dtype} {tuple(plain.shape)} {plain}".encode()
+        return
+    plain = plain.to_dense() if plain.layout != torch.strided else plain
+    plain = plain.resolve_conj().resolve_neg().cpu()
+    try:
+        array = plain.numpy()
+    except TypeError:  # NumPy lacks the type, such as bfloat16
+        raw = plain.contiguous().reshape(-1).view(torch.uint8).numpy()
+        yield f"{name} {plain.dtype} {tuple(plain.shape)}".encode()
+        yield raw.tobytes()
+        return
     ordered = array.astype(array.dtype.newbyteorder("<"))
     yield f"{name} {ordered.dtype.str} {array.shape}".encode()
     yield ordered.tobytes()

@@ -13,8 +13,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from leakgauge.core.checks import InputError, require, require_count, require_known
+from leakgauge.data.columns import shape_of
 from leakgauge.data.image_files import PixelArray, decode, is_image, resized
-from leakgauge.data.read import existing, read_npz, read_table, unreadable
+from leakgauge.data.read import existing, read_noted, read_npz, unreadable
 
 FILE_COLUMN = "file"
 PIXEL_ARRAY = "x"
@@ -38,6 +39,10 @@ class Images:
     pixels: PixelArray
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Return a summary without images and rows."""
+        return f"<Images: {shape_of(self.frame)}, pixels {list(self.pixels.shape)}>"
+
 
 def read_image_folder(
     folder: str | os.PathLike[str], *, side: int = 32, allow_outside: bool = False
@@ -60,7 +65,8 @@ def read_image_folder(
     require_count(side, "side of images, in pixels")
     root = Path(folder)
     table = _only_csv(root)
-    frame = read_table(table)
+    read = read_noted(table)
+    frame = read.frame
     lacking = f"{str(table)!r} has no column {FILE_COLUMN!r}, which names the images"
     require_known(FILE_COLUMN, frame.columns, lacking)
     _require_columns(frame.columns.drop(FILE_COLUMN), str(table))
@@ -72,7 +78,8 @@ def read_image_folder(
     )
     names = [str(name) for name in frame.pop(FILE_COLUMN)]
     inside = root.resolve()
-    outside = [name for name in names if not (root / name).resolve().is_relative_to(inside)]
+    whole = {name: Path(os.path.realpath(root / name)) for name in names}  # takes a loop of links
+    outside = [name for name in names if not whole[name].is_relative_to(inside)]
     require(
         allow_outside or not outside,
         f"{len(outside)} of {len(names)} images that {str(table)!r} names lie outside of its "
@@ -85,7 +92,7 @@ def read_image_folder(
         f"{_first(absent)}; paths start at the folder {str(root)!r}",
     )
     files = [(repr(str(root / name)), root / name) for name in names]
-    return Images(frame, decode(files, side=side))
+    return Images(frame, decode(files, side=side), read.notes)
 
 
 def image_column(path: str | os.PathLike[str]) -> str | None:

@@ -10,6 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from leakgauge.data.columns import kind_of, numbers
+from leakgauge.data.features import unlike_any
 from leakgauge.results.roc import auroc
 from leakgauge.results.statistics import Bools, Floats, Ints
 
@@ -173,7 +174,7 @@ def _is_identifier(column: "pd.Series[Any]") -> bool:
 
 
 def _names_users(column: "pd.Series[Any]", codes: Ints) -> bool:
-    if kind_of(column) == "date":
+    if unlike_any(column) or kind_of(column) == "date":
         return False
     if kind_of(column) == "number" and (numbers(column) % 1 > 0).any():
         return False

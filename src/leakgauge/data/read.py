@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import io
-import json
 import lzma
 import os
 import sys
@@ -17,11 +16,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa  # type: ignore[import-untyped]
 
 from leakgauge.core.checks import InputError, require, require_known
-from leakgauge.data.columns import quoted
-from leakgauge.data.text_tables import MISSING, read_text
-from leakgauge.data.tidying import numbered, numbers_kept
+from leakgauge.data.binary_tables import (
+    Parsed,
+    read_excel,
+    read_feather,
+    read_json_lines,
+    read_parquet,
+)
+from leakgauge.data.columns import quoted, shape_of
+from leakgauge.data.missing import name_kept, without_words, words_in
+from leakgauge.data.numerals import read_numerals
+from leakgauge.data.text_tables import TextFormat, read_text
+from leakgauge.data.tidying import numbered
 
 STDIN = "-"
 """The path of the standard input."""
@@ -29,13 +38,11 @@ STDIN = "-"
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 """Endings of text files, with their usual separators."""
 
-Parsed = tuple[pd.DataFrame, Sequence[str]]
-"""A table, and notes on what was found."""
-
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.decompress,
     ".bz2": bz2.decompress,
     ".xz": lzma.decompress,
+    ".zst": lambda content: pa.input_stream(pa.BufferReader(content), compression="zstd").read(),
 }
 
 
@@ -51,35 +58,9 @@ class ReadTable:
     frame: pd.DataFrame
     notes: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True)
-class TextFormat:
-    """Separator and encoding of a table in a text file.
-
-    Attributes:
-        sep: separator of the columns; None detects it.
-        encoding: encoding; None takes UTF-8 or UTF-16, or else Windows-1252.
-    """
-
-    sep: str | None = None
-    encoding: str | None = None
-
-    def __post_init__(self) -> None:
-        require(
-            self.sep is None or len(self.sep) == 1,
-            f"--sep is {self.sep!r}; expected one character, or tab",
-        )
-
-    @classmethod
-    def of(cls, sep: str | None, encoding: str | None) -> "TextFormat | None":
-        """Return the format of the settings, or None without any; ``tab`` and ``\\t`` are a tab.
-
-        >>> TextFormat.of("tab", None)
-        TextFormat(sep='\\t', encoding=None)
-        """
-        if not sep and not encoding:
-            return None
-        return cls("\t" if sep in ("tab", "\\t") else sep, encoding or None)
+    def __repr__(self) -> str:
+        """Return a summary without rows."""
+        return f"<ReadTable: {shape_of(self.frame)}>"
 
 
 def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
@@ -95,15 +76,15 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
 def read_noted(path: str | os.PathLike[str], text: TextFormat | None = None) -> ReadTable:
     """Return the table in a file with a header, or on the standard input (``-``), with notes.
 
-    ``.csv``, ``.tsv`` and ``.txt`` may be packed (``.gz``, ``.bz2``, ``.xz``, or ``.zip`` with one
-    table); ``.jsonl`` has one object per line; ``.xlsx`` gives its first sheet; ``.parquet`` and
-    ``.feather`` are read unchanged. An index with a name becomes a column; any other index is
-    dropped. Columns with equal names are numbered, and a few values that are not numbers in a
-    column of numbers count as missing.
+    ``.csv``, ``.tsv``, ``.txt``, ``.jsonl`` (one object per line), ``.xlsx`` (one sheet),
+    ``.parquet`` or ``.feather``, also packed (``.gz``, ``.bz2``, ``.xz``, ``.zst``, or ``.zip``
+    with one table). An index with a name becomes a column; any other index is dropped. Columns
+    with equal names are numbered. A few words in a column of numbers count as missing, and a
+    column whose numbers would lose their texts, as ``1.1`` and ``1.10``, holds ``Written`` texts.
 
     Args:
         path: path of the file.
-        text: format of a text file; None detects separator and encoding.
+        text: what the user says of how it is read; None finds it out.
 
     Raises:
         InputError: the file is missing or not a table, or has no rows or no columns.
@@ -122,8 +103,8 @@ def read_noted(path: str | os.PathLike[str], text: TextFormat | None = None) -> 
     frame = frame.set_axis(names, axis=1)
     require(frame.shape[1] > 0, f"{what} has no columns")
     require(frame.shape[0] > 0, f"{what} is empty: it has columns but no rows")
-    frame, junk = numbers_kept(frame)
-    return ReadTable(frame, (*notes, *repeated, *junk))
+    words = {str(name): words_in(column) for name, column in frame.items()}
+    return ReadTable(frame, (*notes, *repeated, *name_kept(words)))
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
@@ -141,7 +122,8 @@ def existing(path: str | os.PathLike[str]) -> Path:
 def unreadable(file: Path | str, error: Exception) -> InputError:
     """Return the error for a file or its name that cannot be read, with the reason in one line."""
     what = repr(str(file)) if isinstance(file, Path) else file
-    return InputError(f"{what} cannot be read: {' '.join(str(error).split())}")
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return InputError(f"{what} cannot be read: {reason}")
 
 
 def _readable(read: Callable[[], Any], what: str) -> Any:
@@ -157,10 +139,9 @@ def _readable(read: Callable[[], Any], what: str) -> Any:
         # pandas names the place in its code before the reason.
         reason = " ".join(str(error).split("C error:")[-1].split())
         raise InputError(f"{what} is not a readable table: {reason}") from error
-    except (OSError, ValueError, NotImplementedError, KeyError, EOFError, RuntimeError) as error:
-        # The errors of pyarrow, openpyxl and the packers are among these.
-        raise unreadable(what, error) from error
-    except (zipfile.BadZipFile, lzma.LZMAError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # of pyarrow, openpyxl, the packers, and their XML readers
         raise unreadable(what, error) from error
 
 
@@ -190,49 +171,32 @@ def _is_table(name: str) -> bool:
     return not hidden and Path(name).suffix.lower() in (*TEXT, *_BINARY)
 
 
-def _parsed(name: str, content: bytes, what: str, text: TextFormat) -> Parsed:
+def _parsed(name: str, content: bytes, what: str, how: TextFormat) -> Parsed:
     kind = Path(name).suffix.lower()
+    require(not how.sheet or kind == ".xlsx", f"--sheet is about .xlsx; leave it out for {what}")
     if kind in TEXT:
-        return read_text(content, what, usual=TEXT[kind], sep=text.sep, encoding=text.encoding)
-    given = "--sep" if text.sep else "--encoding" if text.encoding else ""
+        return read_text(content, what, usual=TEXT[kind], how=how)
+    given = "--sep" if how.sep else "--encoding" if how.encoding else ""
     require(not given, f"{given} is about a text file such as .csv; leave it out for {what}")
-    if kind not in _BINARY:
-        raise InputError(
-            f"cannot read {what}; expected a {', '.join(TEXT)}, {', '.join(_BINARY)} file, or "
-            "one of the first three packed (.gz, .zip)"
-        )
-    return _BINARY[kind](content)
+    require(kind in _BINARY, f"cannot read {what}; expected a {FORMATS}")
+    frame, notes = _BINARY[kind](content, how)
+    frame = without_words(frame, how.missing)
+    frame, written, _ = read_numerals(frame, decimal=how.decimal, keep_words=how.keep_na)
+    return frame, (*notes, *written)
 
 
-def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
-    named = [name for name in frame.index.names if name is not None]
-    return frame.reset_index(level=named, allow_duplicates=True) if named else frame
-
-
-def _read_excel(content: bytes) -> Parsed:
-    with pd.ExcelFile(io.BytesIO(content), engine="openpyxl") as book:
-        first, *others = [str(name) for name in book.sheet_names]
-        # Without a header, because pandas numbers repeated names differently.
-        how: dict[str, Any] = {"header": None, "dtype": object, "keep_default_na": False}
-        cells = pd.read_excel(book, **how, na_values=list(MISSING))
-    require(not cells.empty, f"the sheet {first!r} is empty")
-    frame = cells.iloc[1:].reset_index(drop=True).infer_objects()
-    left = f"the sheet {first!r} was read, not {quoted(others)}"
-    return frame.set_axis(cells.iloc[0].astype(str), axis=1), [left] if others else []
-
-
-def _read_json_lines(content: bytes) -> Parsed:
-    rows = [json.loads(line) for line in content.decode("utf-8-sig").splitlines() if line.strip()]
-    require(all(isinstance(row, dict) for row in rows), "a line of .jsonl is not an object {...}")
-    return pd.DataFrame(rows), ()
-
-
-_BINARY: dict[str, Callable[[bytes], Parsed]] = {
-    ".parquet": lambda content: (_with_index(pd.read_parquet(io.BytesIO(content))), ()),
-    ".feather": lambda content: (_with_index(pd.read_feather(io.BytesIO(content))), ()),
-    ".xlsx": _read_excel,
-    ".jsonl": _read_json_lines,
+_BINARY: dict[str, Callable[[bytes, TextFormat], Parsed]] = {
+    ".parquet": read_parquet,
+    ".feather": read_feather,
+    ".xlsx": read_excel,
+    ".jsonl": read_json_lines,
 }
+
+FORMATS = (
+    f"{', '.join((*TEXT, *_BINARY))} file, also packed ({', '.join((*PACKED, '.zip'))}); "
+    "or .npz of arrays"
+)
+"""All formats of tables, in words."""
 
 
 _UNREADABLE = (

@@ -2,7 +2,9 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import torch
 
 from leakgauge.core.checks import InputError, nearest, require, require_count
 from leakgauge.core.types import Dataset, Task
+from leakgauge.data.columns import shape_of
 from leakgauge.data.fingerprints import fingerprint
 from leakgauge.data.image_files import PixelArray
 from leakgauge.data.image_sources import (
@@ -23,8 +26,9 @@ from leakgauge.data.image_sources import (
     read_image_parquet,
 )
 from leakgauge.data.named import IMAGES, ROLES, TABLES
-from leakgauge.data.read import STDIN, ReadTable, TextFormat, array_table, read_noted, read_npz
+from leakgauge.data.read import STDIN, ReadTable, array_table, read_noted, read_npz
 from leakgauge.data.table import Roles
+from leakgauge.data.text_tables import TextFormat
 from leakgauge.data.tidying import numbered
 
 
@@ -53,6 +57,31 @@ class Source:
     notes: tuple[str, ...] = ()
     task: Task | None = None
     dataset: Dataset | None = None
+
+    def __repr__(self) -> str:
+        """Return a summary without rows, which are private."""
+        if self.dataset is not None:
+            return f"<Source {self.name!r}: {self.dataset!r}>"
+        what = shape_of(self.frame)
+        return f"<Source {self.name!r}: {what}{' and images' if self.pixels is not None else ''}>"
+
+
+@contextmanager
+def explained(source: Source) -> Iterator[None]:
+    """Add to a refusal what the reading did to the column: words that count as missing, sheets.
+
+    Without it, the advice to leave out rows would remove a region ``NA``.
+    """
+    try:
+        yield
+    except InputError as error:
+        column = re.search(r"('.*') is missing in \d+ of", str(error))
+        sheets = [note for note in source.notes if "--sheet" in note and "no column" in str(error)]
+        found = [note for note in source.notes if "as missing" in note]
+        said = [note for note in found if column is not None and column[1] in note]
+        if not said and not sheets:
+            raise
+        raise InputError(f"{error}; {'; '.join([*said, *sheets])}") from error
 
 
 def open_data(
@@ -90,7 +119,7 @@ def open_data(
     if _exists(path, word):
         return _from_path(path, word, side, text, allow_outside=allow_outside)
     if text is not None and word in DATASETS:
-        raise InputError(f"--sep and --encoding are about a text file; {word!r} is a dataset")
+        raise InputError(f"{text.given} is about a file; {word!r} is a dataset; leave it out")
     if word in TABLES:
         return _source(word, TABLES[word](), ROLES[word])
     if word in IMAGES:
@@ -155,9 +184,11 @@ def _from_path(
     try:
         images, name = _images(path, side, allow_outside=allow_outside), path.resolve().name
         if images is None:
-            is_npz = path.suffix.lower() == ".npz"
-            return _read_source(name, _read_arrays(path) if is_npz else read_noted(path, text))
-        require(text is None, "--sep and --encoding are about a text file; leave them out")
+            if path.suffix.lower() != ".npz":
+                return _read_source(name, read_noted(path, text))
+            require(text is None, f"{text and text.given} is not about .npz; leave it out")
+            return _read_source(name, _read_arrays(path))
+        require(text is None, f"{text and text.given} is about a table; leave it out for images")
         return _image_source(name, images)
     except InputError as error:
         if word not in DATASETS:

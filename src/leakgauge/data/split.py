@@ -192,7 +192,8 @@ def _refuse_rare_label(label: Tensor, private: Tensor, classes: Sequence[str], n
         require(
             count == 0 or held[value] >= need,
             f"label value {_name(value, classes)} has {count} records, {held[value]} of them "
-            f"private; needed are {need} private; merge or remove rare labels",
+            f"private; needed are {need} private; merge rare labels, or leave "
+            "them out if they are few, by --merge-rare N (fewer rows than N)",
         )
 
 

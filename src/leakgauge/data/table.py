@@ -14,20 +14,23 @@ from leakgauge.core.checks import require, require_known
 from leakgauge.data.columns import (
     categories,
     kind_of,
+    name_of,
     numbers,
     numeric_label,
     quantile_bins,
     quoted,
     refuse_infinite,
     refuse_repeated,
+    shape_of,
 )
+from leakgauge.data.features import features_of, merge, name_merged
 from leakgauge.data.proxies import identifiers, proxies, users_without_group
 from leakgauge.data.tidying import alike
+from leakgauge.data.written import is_written
 from leakgauge.results.statistics import Bools, Floats
 
 MOST_SECRET_VALUES = 10
 MOST_CLASSES = 100
-MOST_CATEGORIES = 200
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class Roles:
         drop: columns to leave out.
         bins: number of ranges into which to cut a label or secret of numbers; each range holds
             about equally many rows.
-        merge_rare: values of a secret with fewer rows than this are merged into one.
+        merge_rare: values of the label or a secret with fewer rows than this are merged into one;
+            rows of a label are left out if these are still fewer.
         numeric: whether the label stays a number, for a loss of numbers.
 
     Raises:
@@ -117,13 +121,21 @@ class Table:
     def __len__(self) -> int:
         return len(self.y)
 
+    def __repr__(self) -> str:
+        """Return a summary without rows and names of users."""
+        secrets = f", secrets {quoted(self.secrets)}" if self.secrets else ""
+        users = f", {len(self.user_names):,} users" if self.user_names else ""
+        return f"<Table: {shape_of(self.features)}, label {self.label!r}{secrets}{users}>"
+
 
 def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False) -> Table:
     """Return a checked table with a role for each column.
 
-    A note names each column that is left out: dates, a single value, or nearly unique categories
-    (different in more than half of the rows, or over 200 values). Missing values of features stay;
-    the encoding marks them.
+    A note names each column that is left out: dates, a single value, row numbers, values that are
+    neither numbers nor text, or nearly unique categories (different in more than half of the
+    rows). Of over 200 categories the most frequent stay, and the others become one. Missing values
+    of features stay; the encoding marks them. A group is compared as text: ``1.1`` and ``1.10`` of
+    a file are two users.
 
     Args:
         frame: the table, one row for each record.
@@ -140,9 +152,13 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
     """
     frame = _named(frame, roles)
     frame, notes = _complete(frame, roles, drop_missing=drop_missing)
+    frame = _without_rare_label(frame, roles, notes)
     y, classes = _label(frame[roles.label], roles, notes)
     coded = {name: _coded(frame[name], roles, notes) for name in roles.secrets}
-    features = _features(frame, roles, notes)
+    for name in roles.coded:
+        name_merged(frame[name], notes)
+    others = [roles.label, *([roles.group] if roles.group is not None else [])]
+    features = features_of(frame, secrets=roles.secrets, roles=others, notes=notes)
     for name in [*roles.coded, *features.columns.drop(list(roles.secrets))]:
         if same := alike(frame[name]):
             notes.append(
@@ -190,7 +206,7 @@ def _complete(
     notes = []
     whole = np.ones(len(frame), dtype=bool)
     for name in (*roles.coded, *([roles.group] if roles.group is not None else [])):
-        missing = _missing(frame[name])
+        missing = _missing(frame[name], is_name=name == roles.group)
         count = int(missing.sum())
         require(
             count == 0 or drop_missing,
@@ -204,7 +220,9 @@ def _complete(
     return frame[whole].reset_index(drop=True), notes
 
 
-def _missing(column: "pd.Series[Any]") -> Bools:
+def _missing(column: "pd.Series[Any]", *, is_name: bool) -> Bools:
+    if is_name and is_written(column):  # a word among numbers is a user's name
+        return column.isna().to_numpy(dtype=bool)
     # A nullable column can hold NaN next to NA; as floats both are NaN.
     if kind_of(column) == "number":
         return np.isnan(numbers(column))
@@ -233,7 +251,7 @@ def _coded(column: "pd.Series[Any]", roles: Roles, notes: list[str]) -> "pd.Cate
         f"{what} is not a column of numbers to cut in bins",
     )
     codes = categories(column)
-    if name in roles.secrets and roles.merge_rare:
+    if roles.merge_rare and name not in roles.bins:
         codes = _merged(codes, what, roles.merge_rare, notes)
     require(len(codes.categories) > 1, f"{what} has one value only, {quoted(codes.categories)}")
     if name in roles.bins:
@@ -252,18 +270,30 @@ def _merged(
     rare = counts < fewest
     if not rare.any():
         return codes
-    names = codes.categories.astype(str)
-    kept, gone = names[~rare].tolist(), names[rare].tolist()
-    other = "other" if "other" not in kept else f"other ({len(gone)} values)"
-    place = np.where(rare, len(kept), np.cumsum(~rare) - 1)
+    merged, gone = merge(codes, ~rare)
     notes.append(
-        f"{what}: {len(gone)} values with fewer than {fewest} rows were merged into {other!r}: "
-        f"{quoted(gone[:6])}"
-    )
-    merged: pd.Categorical[Any] = pd.Categorical.from_codes(
-        place[codes.codes], pd.Index([*kept, other], dtype=object)
+        f"{what}: {len(gone)} values with fewer than {fewest} rows were merged into "
+        f"{merged.categories[-1]!r}: {quoted(gone[:6])}"
     )
     return merged
+
+
+def _without_rare_label(frame: pd.DataFrame, roles: Roles, notes: list[str]) -> pd.DataFrame:
+    """Return the rows without labels that stay rare even when they are merged."""
+    if not roles.merge_rare or roles.numeric or roles.label in roles.bins:
+        return frame
+    label = categories(frame[roles.label])
+    counts = np.bincount(label.codes, minlength=len(label.categories))
+    rare = counts < roles.merge_rare
+    if not 0 < counts[rare].sum() < roles.merge_rare or rare.all():
+        return frame
+    gone = label.categories[rare]
+    notes.append(
+        f"{int(counts[rare].sum())} rows with rare values of label {roles.label!r} were left out, "
+        f"as together they are fewer than {roles.merge_rare}: {quoted(gone[:6])}"
+    )
+    kept = np.flatnonzero(~rare[label.codes])
+    return frame.iloc[kept].reset_index(drop=True)
 
 
 def _refuse_many(
@@ -297,45 +327,7 @@ def _binned(values: Floats, what: str, bins: int, notes: list[str]) -> "pd.Categ
     return ranges
 
 
-def _features(frame: pd.DataFrame, roles: Roles, notes: list[str]) -> pd.DataFrame:
-    """Return the features and the secrets as float64 or categorical columns."""
-    kept: dict[str, Any] = {}
-    for name in frame.columns.drop([roles.label, *([roles.group] if roles.group else [])]):
-        column = frame[name]
-        reason = None if name in roles.secrets else _unusable(column)
-        if reason:
-            notes.append(f"column {name!r} was left out: {reason}")
-        elif kind_of(column) == "number":
-            refuse_infinite(column, f"column {name!r}")
-            kept[name] = numbers(column)
-        else:
-            kept[name] = categories(column)
-    require(
-        len(kept) > len(roles.secrets),
-        "no feature columns are left besides the label, the secrets and the group"
-        + (f"; {'; '.join(notes)}" if notes else ""),
-    )
-    return pd.DataFrame(kept)
-
-
-def _unusable(column: "pd.Series[Any]") -> str | None:
-    """Return why a column cannot be a feature, or None if it can."""
-    if kind_of(column) == "date":
-        return "it holds dates"
-    if kind_of(column) == "number":
-        values = numbers(column)
-        if str(column.name).startswith("Unnamed:") and (values == np.arange(len(values))).all():
-            return "it has no name and numbers the rows"
-        return "it has one value" if len(pd.unique(values)) == 1 else None
-    distinct = int(column.nunique())
-    if distinct + int(column.isna().any()) == 1:
-        return "it has one value"
-    if distinct > MOST_CATEGORIES or 2 * distinct > len(column):
-        return f"it has {distinct} different values in {len(column)} rows"
-    return None
-
-
 def _users(column: "pd.Series[Any]") -> tuple[Tensor, tuple[str, ...]]:
     codes, uniques = pd.factorize(column)
     require(len(uniques) > 1, f"group {str(column.name)!r} has one value only, {quoted(uniques)}")
-    return torch.tensor(codes, dtype=torch.int64), tuple(map(str, uniques))
+    return torch.tensor(codes, dtype=torch.int64), tuple(map(name_of, uniques))

@@ -4,48 +4,102 @@ import csv
 import io
 import re
 import warnings
+from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from pandas.api import types as dtypes
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.data.missing import MISSING, NONE_TOO, name_missing, refuse_absent
+from leakgauge.data.numerals import THOUSANDS, read_numerals
 from leakgauge.data.tidying import numbered
-
-MISSING = (
-    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
-    *("<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"),
-)
-"""Words for a missing value: those of pandas except "None", which may be an answer."""
+from leakgauge.data.written import read_values, remember
 
 SEPARATORS = ",;\t|"
 NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 ALIKE = 0.9
 """Smallest share of rows with as many columns as the header, for the right separator."""
 
+NOT_OF_FILES = ("idna", "punycode", "raw_unicode_escape", "unicode_escape", "undefined")
+"""Python's text encodings in which no file is written."""
+
 SAMPLE = 50_000
 """Number of characters examined to find the separator."""
 
-_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+
+@dataclass(frozen=True)
+class TextFormat:
+    """What the user says of how a table is read; each default finds it out.
+
+    Attributes:
+        sep: separator of the columns; None detects it.
+        encoding: encoding; None takes UTF-8 or UTF-16, or else Windows-1252.
+        decimal: decimal mark, ``.`` or ``,``; None detects it.
+        sheet: name of a sheet of a workbook, or its number from 1; None takes the first.
+        missing: words that count as missing in every column.
+        keep_na: whether words such as NA stay values among numbers, too.
+    """
+
+    sep: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    sheet: str | None = None
+    missing: tuple[str, ...] = ()
+    keep_na: bool = False
+
+    def __post_init__(self) -> None:
+        require(
+            self.sep is None or len(self.sep) == 1,
+            f"--sep is {self.sep!r}; expected one character, or tab",
+        )
+
+    @classmethod
+    def of(cls, sep: str | None, encoding: str | None, **more: Any) -> "TextFormat | None":
+        """Return the format of the settings, or None without any; ``tab`` and ``\\t`` are a tab.
+
+        >>> TextFormat.of("tab", None).sep
+        '\\t'
+        """
+        given = {name: value for name, value in more.items() if value}
+        if not sep and not encoding and not given:
+            return None
+        return cls("\t" if sep in ("tab", "\\t") else sep, encoding or None, **given)
+
+    @property
+    def given(self) -> str:
+        """The options that are given, as a user writes them."""
+        names = [one.name for one in fields(self) if getattr(self, one.name)]
+        return ", ".join(f"--{name.replace('_', '-')}" for name in names)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words for a missing value among numbers."""
+        return ("",) if self.keep_na else MISSING
 
 
 def read_text(
-    content: bytes, what: str, *, usual: str, sep: str | None, encoding: str | None
+    content: bytes, what: str, *, usual: str, how: TextFormat
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return the table in a text with a header, and notes on what was found.
+
+    Columns of numbers remember their texts where numbers alone would lose some (``Written``), and
+    words such as NA stay values of columns of text.
 
     Args:
         content: content of the file.
         what: the file, for messages.
         usual: the usual separator for the file's ending.
-        sep: the separator; None detects it.
-        encoding: encoding of the text; None takes UTF-8 or UTF-16, or else Windows-1252.
+        how: what the user says of the text.
 
     Raises:
         InputError: the text is not a table.
     """
-    text, notes = _decoded(content, what, encoding)
-    separator = sep or separator_of(text, usual)
-    if sep is None and separator != usual:
+    text, notes = _decoded(content, what, how.encoding)
+    text, again = _without_headers(text)
+    separator = how.sep or separator_of(text, usual)
+    if how.sep is None and separator != usual:
         notes.append(f"columns are separated by {NAMES[separator]}s (--sep names another)")
     top = _parsed(text, separator, header=None, nrows=1, dtype=object, na_filter=False)
     header = [str(name) for name in top.iloc[0]]
@@ -60,16 +114,110 @@ def read_text(
         warnings.simplefilter("error", pd.errors.ParserWarning)
         frame = _parsed(
             text, separator, index_col=False, low_memory=False,
-            keep_default_na=False, na_values=list(MISSING),
+            keep_default_na=False, na_values=[*how.words, *how.missing],
         )  # fmt: skip
     if repeated:  # pandas numbers them too, but differently
         frame = frame.set_axis(names, axis=1)
-    if separator == ";":
-        frame, changed = _with_decimal_commas(frame)
-        notes += changed
-    for name in frame.columns[(frame == "None").any()]:
-        frame[name] = _numbers_or_none(frame[name])
-    return frame, [*notes, *repeated]
+    frame, named = _with_texts(frame, text, separator, how)
+    likely = "," if separator == ";" else "." if _has_fractions(frame) else None
+    frame, written, mark = read_numerals(
+        frame, decimal=how.decimal, usual=likely, keep_words=how.keep_na
+    )
+    if mark == ",":
+        frame, dotted = _with_dots(frame, text, separator, how)
+        written += dotted
+    return frame, [*notes, *again, *named, *written, *repeated]
+
+
+def _with_texts(
+    frame: pd.DataFrame, text: str, separator: str, how: TextFormat
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return the table with the texts that its columns lost, and notes on missing numbers."""
+    lost = [at for at in range(frame.shape[1]) if _may_lose(frame.iloc[:, at])]
+    if not lost:
+        refuse_absent(how.missing, ())
+        return frame, []
+    texts = _parsed(
+        text, separator, index_col=False, usecols=lost, dtype=str, na_filter=False
+    ).set_axis(frame.columns[lost], axis=1)
+    changed: dict[str, Any] = {}
+    words: dict[str, list[str]] = {}
+    met: set[str] = set()
+    for name in map(str, texts.columns):
+        column, raw = frame[name], texts[name]
+        absent = raw[column.isna().to_numpy()]
+        met |= set(how.missing) & set(absent.unique())
+        raw = raw.mask(raw.isin(["", *how.missing]))
+        if _is_text(column):
+            if raw.isna().all():
+                continue
+            number = None if how.keep_na else _number_or_none(raw)
+            changed[name] = raw if number is None else number
+        else:
+            raw = raw.mask(raw.isin(NONE_TOO) & column.isna())
+            changed[name] = remember(raw, column)
+        if changed[name].isna().sum() > 0:
+            gone = texts[name][changed[name].isna().to_numpy()]
+            words[str(name)] = [one for one in gone.unique() if one in NONE_TOO - {*how.missing}]
+    refuse_absent(how.missing, met)
+    return frame.assign(**changed), name_missing(words)
+
+
+def _with_dots(
+    frame: pd.DataFrame, text: str, separator: str, how: TextFormat
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return the table with dots between thousands understood, where decimal marks are commas."""
+    floats = [at for at in range(frame.shape[1]) if frame.dtypes.iloc[at] == np.float64]
+    if not floats:
+        return frame, []
+    texts = _parsed(text, separator, index_col=False, usecols=floats, dtype=str, na_filter=False)
+    dotted = {}
+    for name, raw in texts.set_axis(frame.columns[floats], axis=1).items():
+        raw = raw.mask(raw.isin([*how.words, *how.missing]))
+        known = raw.dropna()
+        dots = known.str.contains(".", regex=False)
+        if dots.any() and known.str.fullmatch(THOUSANDS.pattern).all():
+            dotted[name] = raw
+    if not dotted:
+        return frame, []
+    read, notes, _ = read_numerals(pd.DataFrame(dotted), decimal=",")
+    return frame.assign(**{str(name): column for name, column in read.items()}), notes
+
+
+def _has_fractions(frame: pd.DataFrame) -> bool:
+    """Return whether a column holds numbers with a point and decimals."""
+    columns = (read_values(column) for _, column in frame.items())
+    floats = (column.to_numpy() for column in columns if column.dtype == np.float64)
+    return any(bool((one[np.isfinite(one)] % 1 != 0).any()) for one in floats)
+
+
+def _may_lose(column: "pd.Series[Any]") -> bool:
+    """Return whether a column as parsed may have lost a text."""
+    if _is_text(column):
+        return bool(column.isna().any() or (column == "None").any())
+    return bool(column.isna().any() or column.duplicated().any())
+
+
+def _is_text(column: "pd.Series[Any]") -> bool:
+    """Return whether a column as parsed is text, or has no value at all."""
+    known = column.dropna()
+    return known.empty or dtypes.infer_dtype(known, skipna=True) == "string"
+
+
+def _without_headers(text: str) -> tuple[str, list[str]]:
+    """Return the text without further lines that equal the header, and a note on them."""
+    head, newline, rest = text.partition("\n")
+    line = head.rstrip("\r")
+    if not newline or line not in rest or line.count('"') % 2 or not re.search(r"[^\d\W]", line):
+        return text, []
+    lines = rest.split("\n")
+    at = [number for number, one in enumerate(lines, start=2) if one.rstrip("\r") == line]
+    if not at or not any(sign in line for sign in SEPARATORS):
+        return text, []
+    kept = [one for one in lines if one.rstrip("\r") != line]
+    where = ", ".join(map(str, at[:6])) + (f" and {len(at) - 6} more" if len(at) > 6 else "")
+    note = f"line{'s' if len(at) > 1 else ''} {where} repeat{'' if len(at) > 1 else 's'} the header"
+    return "\n".join([head, *kept]), [f"{note}; left out"]
 
 
 def separator_of(text: str, usual: str) -> str:
@@ -95,6 +243,11 @@ def separator_of(text: str, usual: str) -> str:
 
 def _decoded(content: bytes, what: str, encoding: str | None) -> tuple[str, list[str]]:
     if encoding is not None:
+        require(
+            encoding.lower().replace("-", "_") not in NOT_OF_FILES,
+            f"--encoding is {encoding!r}, which writes names or code, not files; take utf-8, "
+            "utf-16, cp1252 or latin-1",
+        )
         try:
             return content.decode(encoding), []
         except LookupError as error:
@@ -122,24 +275,9 @@ def _parsed(text: str, separator: str, **how: Any) -> pd.DataFrame:
     return frame
 
 
-def _with_decimal_commas(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the table with columns such as "3,14" as numbers, and a note."""
-    changed = {}
-    for name, column in frame.items():
-        words = column.dropna()
-        if words.empty or not all(isinstance(one, str) for one in words):
-            continue
-        with_comma = words.map(lambda one: bool(_DECIMAL_COMMA.fullmatch(one.strip())))
-        plain = pd.to_numeric(words[~with_comma], errors="coerce").notna()
-        if with_comma.any() and plain.all():
-            changed[str(name)] = pd.to_numeric(column.str.strip().str.replace(",", "."))
-    if not changed:
-        return frame, []
-    return frame.assign(**changed), ["numbers have decimal commas, as 3,14"]
-
-
-def _numbers_or_none(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return the column as numbers if all its values but "None" are numbers, else unchanged."""
-    without = column.mask(column == "None")
+def _number_or_none(texts: "pd.Series[Any]") -> "pd.Series[Any] | None":
+    """Return texts as numbers if all but words for a missing number are numbers, else None."""
+    without = texts.mask(texts.isin(NONE_TOO))
     as_numbers = pd.to_numeric(without, errors="coerce")
-    return as_numbers if bool((as_numbers.notna() == without.notna()).all()) else column
+    whole = bool((as_numbers.notna() == without.notna()).all() and without.notna().any())
+    return remember(without, as_numbers) if whole else None

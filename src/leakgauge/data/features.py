@@ -1,0 +1,149 @@
+"""Turn the columns of a table into features: which stay, which do not, and why."""
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types as dtypes
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.data.columns import categories, kind_of, numbers, refuse_infinite
+from leakgauge.data.written import merged_texts
+
+MOST_CATEGORIES = 200
+
+OTHER = "other"
+"""Name of the category for all values that are merged."""
+
+
+def features_of(
+    frame: pd.DataFrame, *, secrets: Collection[str], roles: Collection[str], notes: list[str]
+) -> pd.DataFrame:
+    """Return the features and the secrets as float64 or categorical columns.
+
+    Args:
+        frame: the whole table.
+        secrets: columns that stay whatever they hold.
+        roles: columns that are neither feature nor secret.
+        notes: list to which findings are added.
+
+    Raises:
+        InputError: no feature is left, or a number is infinite.
+    """
+    kept: dict[str, Any] = {}
+    for name in frame.columns.drop(list(roles)):
+        column = frame[name]
+        reason = None if name in secrets else _unusable(column)
+        if reason:
+            notes.append(f"column {name!r} was left out: {reason}")
+        elif kind_of(column) == "number":
+            refuse_infinite(column, f"column {name!r}")
+            kept[name] = numbers(column)
+            name_merged(column, notes)
+        else:
+            codes = categories(column)
+            kept[name] = codes if name in secrets else _with_other(codes, str(name), notes)
+    require(
+        len(kept) > len(secrets),
+        "no feature columns are left besides the label, the secrets and the group"
+        + (f"; {'; '.join(notes)}" if notes else ""),
+    )
+    return pd.DataFrame(kept)
+
+
+def name_merged(column: "pd.Series[Any]", notes: list[str]) -> None:
+    """Add a note to ``notes`` if different texts of a column count as one number."""
+    texts, values, alike = merged_texts(column)
+    if texts > values:
+        notes.append(
+            f"column {str(column.name)!r}: {texts} different texts are {values} numbers, as "
+            f"{' and '.join(map(repr, alike))} are one; as --group each text is a user"
+        )
+
+
+def numbers_rows(column: "pd.Series[Any]") -> bool:
+    """Return whether a column without a name, or R's ``rownames``, numbers the rows.
+
+    >>> numbers_rows(pd.Series([1, 2, 3], name="Unnamed: 0"))
+    True
+    """
+    unnamed = str(column.name).startswith("Unnamed:") or str(column.name) == "rownames"
+    if not unnamed or not dtypes.is_numeric_dtype(column.dtype):
+        return False
+    values = numbers(column)
+    whole = bool(np.isfinite(values).all() and (values == np.floor(values)).all())
+    return whole and len(np.unique(values)) == len(values)
+
+
+def _unusable(column: "pd.Series[Any]") -> str | None:
+    """Return why a column cannot be a feature, or None if it can."""
+    reason = unlike_any(column)
+    if reason:
+        return reason
+    kind = kind_of(column)
+    if kind == "date":
+        return "it holds dates"
+    if numbers_rows(column):
+        return "it has no name and numbers the rows"
+    if kind == "number":
+        return "it has one value" if len(pd.unique(numbers(column))) == 1 else None
+    distinct = int(column.nunique())
+    if distinct + int(column.isna().any()) == 1:
+        return "it has one value"
+    if 2 * distinct > len(column):
+        return f"it has {distinct} different values in {len(column)} rows"
+    return None
+
+
+def unlike_any(column: "pd.Series[Any]") -> str | None:
+    """Return what a column holds instead of numbers, text, booleans or dates; None if it does not.
+
+    >>> unlike_any(pd.Series([{"a": 1}, None], name="tags"))
+    'it holds values of type dict'
+    """
+    try:
+        kind_of(column)
+    except InputError as error:
+        known = column.dropna()
+        if known.map(lambda one: isinstance(one, str | int | float)).all():
+            raise  # a mix of numbers and text can be mended
+        held = str(error).split(" holds ", 1)[1].split("; expected", 1)[0]
+        return f"it holds {held}"
+    return None
+
+
+def _with_other(codes: "pd.Categorical[Any]", name: str, notes: list[str]) -> "pd.Categorical[Any]":
+    """Return the codes with all but the most frequent values merged into one, if there are many."""
+    count = len(codes.categories)
+    if count <= MOST_CATEGORIES:
+        return codes
+    known = codes.codes >= 0
+    rows = np.bincount(codes.codes[known], minlength=count)
+    order = np.argsort(-rows, kind="stable")
+    kept = np.zeros(count, dtype=bool)
+    kept[order[: MOST_CATEGORIES - 1]] = True
+    merged, gone = merge(codes, kept)
+    share = rows[~kept].sum() / max(1, known.sum())
+    notes.append(
+        f"column {name!r} has {count} different values: the {MOST_CATEGORIES - 1} most frequent "
+        f"stay, and {len(gone)} others ({share:.0%} of the rows) became {merged.categories[-1]!r}"
+    )
+    return merged
+
+
+def merge(
+    codes: "pd.Categorical[Any]", kept: "np.ndarray[Any, Any]"
+) -> tuple["pd.Categorical[Any]", list[str]]:
+    """Return codes with the values that are not ``kept [k]`` merged into the last, and their names.
+
+    Missing values stay missing.
+    """
+    names = codes.categories.astype(str)
+    stay, gone = names[kept].tolist(), names[~kept].tolist()
+    other = OTHER if OTHER not in stay else f"{OTHER} ({len(gone)} values)"
+    place = np.append(np.where(kept, np.cumsum(kept) - 1, len(stay)), -1)
+    merged: pd.Categorical[Any] = pd.Categorical.from_codes(
+        place[codes.codes], dtype=pd.CategoricalDtype(pd.Index([*stay, other], dtype=object))
+    )
+    return merged, gone

@@ -1,0 +1,89 @@
+"""Numbers that remember the text they were read from, because a name is a text and not a number."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+_PADDED = re.compile(r"\s*[-+]?0\d")
+
+
+class Written(str):
+    """A text that was read as a number.
+
+    It is equal to another by its text, so that ``1.1`` and ``1.10`` are two users, and one number.
+
+    Attributes:
+        value: the number (NaN for a word among numbers), or a truth value.
+    """
+
+    value: Any
+
+    def __new__(cls, text: str, value: Any = np.nan) -> "Written":
+        """Return the text with its number."""
+        one = super().__new__(cls, text)
+        one.value = value
+        return one
+
+
+def remember(texts: "pd.Series[Any]", values: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return ``values``, or texts that know their values where numbers alone would lose a text.
+
+    A number loses its text where another text is the same number, where it has leading zeros, and
+    where the text is a word.
+
+    Args:
+        texts: the texts of a column; missing ones are missing values.
+        values: the numbers read from them, in the same rows.
+
+    >>> remember(pd.Series(["1.1", "1.10"]), pd.Series([1.1, 1.1])).tolist()
+    ['1.1', '1.10']
+    >>> remember(pd.Series(["1.1", "1.2"]), pd.Series([1.1, 1.2])).tolist()
+    [1.1, 1.2]
+    """
+    codes, names = pd.factorize(texts.astype(object).to_numpy())
+    known = np.flatnonzero(codes >= 0)
+    read = values.iloc[known[np.unique(codes[known], return_index=True)[1]]]
+    one_to_one = bool(read.notna().all()) and read.nunique() == len(names)
+    if one_to_one and not any(_PADDED.match(name) for name in names):
+        return values
+    made = [Written(name, value) for name, value in zip(names, read.tolist(), strict=True)]
+    kept = np.array([*made, np.nan], dtype=object)[codes]
+    return pd.Series(kept, index=texts.index, name=texts.name, dtype=object)
+
+
+def is_written(column: "pd.Series[Any]") -> bool:
+    """Return whether all known values of a column are numbers that remember their texts."""
+    if column.dtype != object:
+        return False
+    known = column[column.notna()]
+    return len(known) > 0 and all(isinstance(one, Written) for one in known)
+
+
+def read_values(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return the numbers of a column of ``Written`` texts, and any other column unchanged.
+
+    >>> read_values(remember(pd.Series(["1.1", "1.10"]), pd.Series([1.1, 1.1]))).tolist()
+    [1.1, 1.1]
+    """
+    if not is_written(column):
+        return column
+    codes, names = pd.factorize(column.to_numpy(dtype=object))
+    values = np.array([*(name.value for name in names), np.nan], dtype=object)[codes]
+    return pd.Series(values, index=column.index, name=column.name, dtype=object).infer_objects()
+
+
+def merged_texts(column: "pd.Series[Any]") -> tuple[int, int, tuple[str, ...]]:
+    """Return the numbers of different texts and different numbers, and two texts of one number.
+
+    Words among the numbers do not count. Another column gives zeros.
+    """
+    if not is_written(column):
+        return 0, 0, ()
+    by_value: dict[Any, list[str]] = {}
+    for name in pd.unique(column[column.notna()].to_numpy(dtype=object)):
+        if name.value == name.value:
+            by_value.setdefault(name.value, []).append(str(name))
+    alike = next((texts for texts in by_value.values() if len(texts) > 1), [])
+    return sum(map(len, by_value.values())), len(by_value), tuple(alike[:2])
