@@ -101,7 +101,8 @@ def test_a_size_overrides_every_grid(tmp_path: Path) -> None:
 OTHER = {
     "data": "other.csv", "label": "l", "secret": "s", "group": "g", "drop": ("d",),
     "bins": {"age": 3}, "sep": ";", "encoding": "cp1252", "drop_missing": True,
-    "merge_rare": 7, "allow_outside": True, "private": 999, "by_user": False,
+    "merge_rare": 7, "decimal": ",", "sheet": "2", "missing": ("?",), "keep_na": True,
+    "allow_outside": True, "private": 999, "by_user": False,
     "ask": ("attribute",), "adversary": ("energies",),
     "task": "m:f", "defense": ("sign",), "batch_size": 17, "shadow": 999, "rounds": 9,
     "trials": 4999, "lr": 0.02, "optimizer": "adam", "loss": "mse",

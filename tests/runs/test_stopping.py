@@ -96,7 +96,8 @@ def test_an_interrupt_while_modules_are_imported_ends_in_silence(seconds: float)
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_sigterm_ends_the_workers_with_the_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_workers_with_the_command(number: signal.Signals, tmp_path: Path) -> None:
     running = processes.start(
         [sys.executable, "-m", "leakgauge", "audit", "randhie", "--rounds", 30, "--workers", 2,
          "--out", tmp_path / "run"]
@@ -108,8 +109,8 @@ def test_sigterm_ends_the_workers_with_the_command(tmp_path: Path) -> None:
             time.sleep(0.2)
         children = [pid for pid, parent in _running().items() if parent == running.pid]
         assert len(children) >= 2
-        running.terminate()
-        assert running.wait(timeout=15) == 143
+        running.send_signal(number)
+        assert running.wait(timeout=60) == 128 + number
         time.sleep(1)
         assert not set(children) & set(_running())
     finally:

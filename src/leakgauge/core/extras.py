@@ -1,6 +1,6 @@
 """What an installation has: packages of its extras, and devices of torch."""
 
-from leakgauge.core.checks import InputError
+from leakgauge.core.checks import InputError, require
 
 
 def install_command(extra: str) -> str:
@@ -25,6 +25,11 @@ def check_device(name: str) -> None:
     """Refuse a device that torch cannot use on this machine."""
     import torch
 
+    number = name.removeprefix("cpu:")
+    require(
+        number in (name, "0"),
+        f"--device is {name!r}, and torch takes every number of cpu for the same; write cpu",
+    )
     try:
         torch.zeros(1, device=name).sum().item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from leakgauge.core.checks import InputError
+from leakgauge.core.outside import parse_yaml
 
 SEAL = b"# sha256 "
 """First bytes of a sealed file; YAML reads the line as a comment."""
@@ -110,11 +111,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     content = read_sealed(path)
     try:
-        values = yaml.safe_load(content)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        reason = " ".join(str(error).split())
+        values = parse_yaml(content)
+    except InputError as error:
         raise DamagedError(
-            f"{str(path)!r} is damaged ({reason}); expected what a run wrote"
+            f"{str(path)!r} is damaged ({error}); expected what a run wrote"
         ) from error
     if not isinstance(values, dict):
         raise DamagedError(f"{str(path)!r} is damaged; expected what a run wrote")

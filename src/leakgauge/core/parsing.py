@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import nearest, require
+from leakgauge.core.numbers import MOST, read_number
 
 NEEDED = "needed"
 """Marks a key without a default."""
@@ -146,8 +147,8 @@ def _value(value: str, kind: type, what: str) -> Any:
     if kind is bool:
         require(value in ("0", "1"), f"{what} is {value!r}; expected 0 or 1")
         return value == "1"
-    try:
-        return kind(value)
-    except ValueError as error:
-        word = "a whole number" if kind is int else "a number"
-        raise InputError(f"{what} is {value!r}; expected {word}") from error
+    if kind is str:
+        return value
+    number = read_number(value, kind, what)
+    require(kind is float or number <= MOST, f"{what} is {value}; expected at most {MOST:,}")
+    return number

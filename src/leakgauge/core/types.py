@@ -80,7 +80,14 @@ class Task:
             outputs: outputs of the model ``[B, ...]``.
             targets: ``[B, ...]``; the loss gets a copy, which it may write.
         """
-        loss = self.loss(outputs, targets.clone())
+        try:
+            loss = self.loss(outputs, targets.clone())
+        except IndexError as error:
+            raise InputError(
+                "the loss fails for a label that is not among the outputs "
+                f"{list(outputs.shape[-1:])} of a record ({error}); expected labels from 0 on, "
+                "each below the number of outputs"
+            ) from error
         each = isinstance(loss, Tensor) and loss.dim() == 1 and loss.shape == targets.shape[:1]
         return loss.mean() if each else loss
 
@@ -161,6 +168,11 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.y)
 
+    def __repr__(self) -> str:
+        """Return a summary without records."""
+        secrets = f", secrets {', '.join(map(repr, self.secrets))}" if self.secrets else ""
+        return f"<Dataset: {len(self):,} records of shape {list(self.x.shape[1:])}{secrets}>"
+
     def rows(self, index: Tensor) -> "Dataset":
         """Return the records at ``index`` ``[k]`` (int64), in that order."""
         return self._mapped(lambda values: values[index])
@@ -219,6 +231,7 @@ def require_plain(value: Tensor, name: str) -> None:
     require(
         value.layout == torch.strided, f"{name} is a {value.layout} tensor; save it by to_dense()"
     )
+    require(not value.is_quantized, f"{name} is quantised ({value.dtype}); save it by dequantize()")
     require(
         not value.is_floating_point() or value.dtype.itemsize > 1,
         f"{name} is {value.dtype}; save it as float32",

@@ -5,10 +5,16 @@ from typing import Any
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
 from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
 from leakgauge.models.named import NETS
-from leakgauge.runs.setting import DATA, DEFENSE, TRAINING, setting
+from leakgauge.runs.setting import DEFENSE, TRAINING, setting
 from leakgauge.runs.spec import NONE
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
+
+MOST_STEPS = 1000
+"""Largest number of a client's steps, or passes, before it sends."""
+
+WIDEST = 100_000
+"""Largest number of outputs of a layer."""
 
 
 def learning_rate(default: float) -> Any:
@@ -24,7 +30,7 @@ def optimizer_field(default: str, role: str) -> Any:
 def hidden_widths(default: tuple[int, ...] = (100,)) -> Any:
     """Return the field for the hidden layers of the network for tables."""
     text = "width of a hidden layer of the network for tables"
-    return setting(default, text, TRAINING, least=1)
+    return setting(default, text, TRAINING, least=1, most=WIDEST)
 
 
 def image_network(default: str = "cnn") -> Any:
@@ -42,9 +48,3 @@ def defense_field(role: str) -> Any:
         adds=True,
         notation=DEFENSES_NOTATION,
     )
-
-
-def merge_rare_field(of: str) -> Any:
-    """Return the field for the smallest group of rows that a value of ``of`` keeps."""
-    text = f"values of the {of} with fewer rows than this become one; 0: none"
-    return setting(0, text, DATA, least=0)

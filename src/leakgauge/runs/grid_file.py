@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pydantic
-import yaml
-from yaml.constructor import ConstructorError
 
 from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.outside import read_written
 from leakgauge.runs.paper import PaperRow
 from leakgauge.runs.spec import first_problem
 
@@ -58,7 +57,7 @@ def read_grid_file(path: Path) -> GridFile:
     Raises:
         InputError: it cannot be read, or lacks a key or has an unknown one.
     """
-    content = _loaded(path)
+    content = read_written(path, "a YAML file that describes a grid")
     require(
         isinstance(content, dict),
         f"holds {_type(content)}; expected the keys {', '.join(GridFile.model_fields)}",
@@ -99,45 +98,6 @@ def refuse_unknown(names: Iterable[object], known: Iterable[str], where: str) ->
     words = list(known)
     for name in names:
         require(name in words, f"{where} has an unknown key {name!r}{nearest(str(name), words)}")
-
-
-class _Strict(yaml.SafeLoader):
-    """YAML without repeated keys; PyYAML would silently take the last.
-
-    It holds text that can be written: no half of a character (``"\\ud800"``).
-    """
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse a key that stands twice."""
-        keys = [str(key.value) for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise ConstructorError(None, None, f"key {key!r} stands twice", node.start_mark)
-        return super().construct_mapping(node, deep)
-
-    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
-        """Refuse text that is not UTF-8."""
-        value = super().construct_scalar(node)
-        if str(value).encode("utf-8", "replace").decode() != str(value):
-            raise ConstructorError(None, None, f"{value!r} is no text", node.start_mark)
-        return value
-
-
-def _loaded(path: Path) -> Any:
-    try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Strict)
-    except FileNotFoundError as error:
-        raise InputError("no such file; expected a YAML file that describes a grid") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read ({error})") from error
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"is not YAML: {reason}") from error
-    except RecursionError as error:
-        raise InputError("nests too deeply; expected a YAML file that describes a grid") from error
-    except ValueError as error:  # a date that does not exist, or a number of thousands of digits
-        reason = str(error).partition(";")[0]
-        raise InputError(f"has a value that cannot be read ({reason}); write it as text") from error
 
 
 def _type(content: Any) -> str:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from leakgauge.core.checks import LARGEST
+from leakgauge.core.numbers import MOST
 from leakgauge.core.parsing import Notation
 
 ASKING, DATA, TRAINING = "What to ask", "Data", "Model and training"
@@ -22,7 +24,8 @@ class Setting:
         help: one line for the command line, without the default.
         least: the smallest value that is allowed; None for no limit.
         above: a value that it must exceed; None for no limit.
-        most: the largest value that is allowed; None for no limit.
+        most: the largest value that is allowed; None for ``MOST`` of a whole number, and for
+            ``LARGEST`` of another.
         choices: the only texts that are allowed; None for any.
         cells: for a tuple: whether each value of a list in a grid is a cell; otherwise a list is
             one value.
@@ -82,19 +85,34 @@ class Declared:
     item: type
 
     @property
+    def most(self) -> float:
+        """The largest number that it may have."""
+        general = MOST if self.item is int else LARGEST
+        return general if self.setting.most is None else self.setting.most
+
+    @property
     def flag(self) -> str:
         """The option of the command line."""
         return f"--{self.name.replace('_', '-')}"
 
 
+def in_digits(limit: float) -> str:
+    """Return a bound as users read it.
+
+    >>> in_digits(10_000_000), in_digits(0.5), in_digits(1e-30)
+    ('10,000,000', '0.5', '1e-30')
+    """
+    return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
+
+
 def wanted(one: Declared) -> str:
     """Return the numbers that a setting may take, in words."""
     limits = [
-        words.format(limit)
+        words.format(in_digits(limit))
         for words, limit in (
-            ("above {:g}", one.setting.above),
-            ("of {:g} or more", one.setting.least),
-            ("of at most {:g}", one.setting.most),
+            ("above {}", one.setting.above),
+            ("of {} or more", one.setting.least),
+            ("of at most {}", one.setting.most),
         )
         if limit is not None
     ]

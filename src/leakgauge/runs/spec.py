@@ -20,11 +20,25 @@ from typing import (
 import pydantic
 
 from leakgauge.core.checks import LARGEST, InputError, nearest, require, require_choice
+from leakgauge.core.numbers import MOST
 from leakgauge.core.strict import Truth, Whole
 from leakgauge.core.user_code import source_hash
-from leakgauge.runs.setting import ASKING, DATA, RUN, SETTING, TRAINING, Declared, setting, wanted
+from leakgauge.runs.setting import (
+    ASKING,
+    DATA,
+    RUN,
+    SETTING,
+    TRAINING,
+    Declared,
+    in_digits,
+    setting,
+    wanted,
+)
 
 LOSSES = ("cross_entropy", "mse")
+
+READING = ("sep", "encoding", "decimal", "sheet", "missing", "keep_na", "allow_outside")
+"""Settings that say how data are read."""
 
 NONE = "none"
 """The defense of a client that does nothing."""
@@ -68,12 +82,26 @@ class Spec:
     encoding: str | None = setting(
         None, "encoding of a text table, if UTF-8 and Windows-1252 are wrong", DATA
     )
+    decimal: str | None = setting(
+        None, "decimal mark of numbers in text, if both fit: . or ,", DATA, choices=(".", ",")
+    )
+    sheet: str | None = setting(None, "sheet of a workbook, by name or number", DATA)
+    missing: tuple[str, ...] = setting((), "word that counts as missing in every column", DATA)
+    keep_na: Truth = setting(
+        False, "keep NA, null and such words as values among numbers, too", DATA
+    )
+    merge_rare: Whole = setting(
+        0,
+        "values of label and secret with fewer rows than this become one; 0: none",
+        DATA,
+        least=0,
+    )
     allow_outside: Truth = setting(
         False, "read images outside of the folder that their CSV is in", DATA
     )
     drop_missing: Truth = setting(False, "leave out rows without label, secret or group", DATA)
     device: str = setting("cpu", "where torch computes: cpu, cuda, cuda:1, ...", RUN)
-    seed: Whole = setting(0, "seed of all randomness", RUN, least=0)
+    seed: Whole = setting(0, "seed of all randomness", RUN, least=0, most=LARGEST - 1)
 
     @property
     def numeric(self) -> bool:
@@ -83,7 +111,9 @@ class Spec:
     @property
     def reading(self) -> dict[str, Any]:
         """How the data are read, where the user says it."""
-        given = {name: getattr(self, name) for name in ("sep", "encoding", "allow_outside")}
+        given = {
+            name: plain_value(declared(type(self))[name], getattr(self, name)) for name in READING
+        }
         return {name: value for name, value in given.items() if value}
 
     @classmethod
@@ -172,15 +202,34 @@ def plain_value(one: Declared, value: Any) -> Any:
 
 
 def own_code(spec: Spec) -> dict[str, str]:
-    """Return the sha256 of each file that a setting names as MODULE:NAME, by the setting's text."""
+    """Return the sha256 of the code behind each MODULE:NAME of the settings, by the setting's text.
+
+    It covers the modules that MODULE imports, and the files that the code names in a text. Files of
+    ``--task`` are left out: the fingerprint of its records and model says what it read.
+    """
     texts = [
         text
         for value in asdict(spec).values()
         for text in (value if isinstance(value, tuple) else (value,))
         if isinstance(text, str)
     ]
-    hashes = {text: source_hash(text) for text in texts}
+    hashes = {text: source_hash(text, files=text != spec.task) for text in texts}
     return {text: one for text, one in hashes.items() if one is not None}
+
+
+def refuse_other_code(spec: Spec, wanted: Mapping[str, str]) -> None:
+    """Refuse code of the user that changed, as some of it may have run before the change.
+
+    Raises:
+        InputError: ``own_code`` is no longer as wanted.
+    """
+    found = own_code(spec)
+    changed = [text for text in found if found[text] != wanted.get(text)]
+    if changed:
+        raise InputError(
+            f"the code of {changed[0]!r}, or a file that it names, changed during the run; repeat "
+            "the command"
+        )
 
 
 def identifying(spec: Spec) -> dict[str, Any]:
@@ -237,17 +286,20 @@ def _check_one(one: Declared, value: Any) -> None:
     setting = one.setting
     if setting.choices is not None:
         require_choice(value, one.flag, setting.choices)
+    if isinstance(value, str):
+        require(value != "" or one.default == "", f"{one.flag} is empty; name one, or leave it out")
+    for count in value.values() if isinstance(value, Mapping) else ():
+        require(0 < count <= MOST, f"{one.flag} has {count}; expected 1 to {in_digits(MOST)}")
     if isinstance(value, bool | str | Mapping):
         return
     require(
-        not isfinite(value) or abs(value) < LARGEST,
-        f"{one.flag} is {value:g}; expected a number below {LARGEST:g}",
+        not isfinite(value) or abs(value) <= one.most,
+        f"{one.flag} is {value}; expected a number of at most {in_digits(one.most)}",
     )
     inside = (
         isfinite(value)
         and (setting.least is None or value >= setting.least)
         and (setting.above is None or value > setting.above)
-        and (setting.most is None or value <= setting.most)
     )
     require(inside, f"{one.flag} is {value}; expected {wanted(one)}")
 
