@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -169,3 +170,111 @@ def test_a_strategy_with_rounds_of_its_own_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="Own has its own method start"):
         KeepingStrategy(Own(), tmp_path)
+
+
+def message(content: dict[str, Any], **config: Any) -> Message:
+    config = {"lr": 0.1, "server-round": 1, **config}
+    records = RecordDict({**content, "config": ConfigRecord(config)})
+    return Message(records, dst_node_id=1, message_type="train", group_id="1")
+
+
+def passed(folder: Path, received: Message, sent: dict[str, Any]) -> None:
+    """Let the mod see an exchange; the reply must be the app's own."""
+    replies = []
+
+    def app(msg: Message, ctx: Context) -> Message:
+        replies.append(Message(RecordDict(sent), reply_to=msg))
+        return replies[0]
+
+    ctx = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config={})
+    assert KeepUpdates(folder)(received, ctx, app) is replies[0]
+
+
+@pytest.fixture
+def numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the process the ids that a message takes from a running federation."""
+    identity = pytest.importorskip("flwr.supercore.task_identity").TaskIdentity
+    for name in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(identity, name, 1)
+
+
+def stepped(by: float) -> ArrayRecord:
+    return ArrayRecord(
+        {
+            name: leaf - by if leaf.is_floating_point() else leaf
+            for name, leaf in net().state_dict().items()
+        }
+    )
+
+
+@pytest.mark.usefixtures("numbered")
+@pytest.mark.parametrize("key", ["arrays", "model"])
+@pytest.mark.parametrize("both_ways", [True, False])
+def test_of_records_with_equal_names_the_model_is_kept(
+    tmp_path: Path, key: str, both_ways: bool
+) -> None:
+    """SCAFFOLD's control variates have the model's names."""
+    sent = {key: stepped(0.1), "controls": stepped(7.0)}
+    received = {key: stepped(0.0)} | ({"controls": stepped(3.0)} if both_ways else {})
+    passed(tmp_path, message(received), sent)
+    if key == "model" and both_ways:  # nothing tells them apart
+        assert not list(tmp_path.rglob("*.yaml"))
+        return
+    for leaf in read_kept(tmp_path).updates[0].update(net()).as_gradient().values():
+        torch.testing.assert_close(leaf, torch.ones_like(leaf), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("numbered")
+def test_parts_of_a_model_in_several_records_are_kept_together(tmp_path: Path) -> None:
+    before, after = ({**stepped(by)} for by in (0.0, 0.1))
+
+    def parts(state: dict[str, Any]) -> dict[str, Any]:
+        return {
+            word: ArrayRecord({k: v for k, v in state.items() if k.startswith("2.") is last})
+            for word, last in (("body", False), ("head", True))
+        }
+
+    passed(tmp_path, message(parts(before)), parts(after))
+    assert read_kept(tmp_path).updates[0].update(net()).before.keys() == {
+        name for name, _ in net().named_parameters()
+    }
+
+
+ODD = {
+    "text": np.array(["a", "b"]),
+    "complex": np.ones(2, complex),
+    "long": np.ones(2, np.longdouble),
+    "dates": np.array(["2024-01-01"], dtype="datetime64[D]"),
+}
+
+
+@pytest.mark.usefixtures("numbered")
+@pytest.mark.parametrize("name", sorted(ODD))
+def test_the_training_continues_whatever_a_message_holds(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = ArrayRecord([ODD[name]])
+    for received, sent in ((odd, stepped(0)), (stepped(0), odd), (odd, odd)):
+        passed(tmp_path, message({"arrays": received}), {"arrays": sent})
+        assert "'0' left out" in caplog.text
+        assert "no array of numbers" in caplog.text
+        caplog.clear()
+    assert not list(tmp_path.rglob("*.yaml"))
+    mixed = ArrayRecord({**stepped(0.1), "odd": odd["0"]})
+    passed(tmp_path, message({"arrays": stepped(0)}), {"arrays": mixed})
+    assert "'odd' left out" in caplog.text
+    assert read_kept(tmp_path).updates[0].update(net()).before.keys() == {
+        one for one, _ in net().named_parameters()
+    }
+
+
+@pytest.mark.usefixtures("numbered")
+@pytest.mark.parametrize(
+    "metrics", [{"num-examples": float("nan")}, {"num-examples": 1e308}, {"num-examples": -3}]
+)
+def test_a_count_that_is_no_number_stops_no_training(
+    tmp_path: Path, metrics: dict[str, float]
+) -> None:
+    sent = {"arrays": stepped(0), "metrics": MetricRecord(metrics)}
+    passed(tmp_path, message({"arrays": stepped(0)}), sent)
+    assert not list(tmp_path.rglob("*.yaml"))

@@ -126,3 +126,62 @@ def test_the_example_runs_and_its_updates_are_audited(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr[-2000:]
     assert len(read_kept(tmp_path / "app" / "kept").updates) == 4
     assert "kept-membership" in done.stdout
+
+
+class Odd:
+    """A value that no file holds and no array takes."""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "keeps"),
+    [
+        ({"none": None}, {"none": None}, True),
+        ({"kernel": "rbf", "c": b"x"}, {"kernel": "rbf"}, True),
+        ({"odd": Odd(), "text": np.array(["a"])}, {"odd": Odd(), "long": np.longdouble(1)}, True),
+        ({"c": np.ones(2, complex)}, {"o": np.array([None, {}])}, True),
+        ({"deep": {"a": {"b": "c"}}}, {"deep": {"a": {"b": [1, "x"]}}}, True),
+        ({}, {"huge": 10**400}, True),
+        (None, {}, False),
+        ({}, None, False),
+    ],
+)
+def test_the_training_continues_whatever_a_message_holds(
+    tmp_path: Path, before: dict[str, Any] | None, after: dict[str, Any] | None, keeps: bool
+) -> None:
+    """Odd values among real weights are left out; without weights nothing is kept."""
+    real = {name: leaf.numpy() for name, leaf in net().state_dict().items()}
+    kept = KeepUpdates(str(tmp_path), lr=0.1)
+    chains = FilterChainType.TASK_DATA_CHAIN, FilterChainType.TASK_RESULT_CHAIN
+    for chain, odd in zip(chains, (before, after), strict=True):
+        data = {"model_data": b"abc"} if odd is None else {**real, **odd}
+        meta = {"num_examples": 3, "loss": float("nan"), "steps": 10**400}
+        back = pass_through(kept, chain, message(data, 0, **meta), context("site-1"))
+        assert from_shareable(back).data is data
+    if not keeps:
+        assert not list(tmp_path.rglob("*.yaml"))
+        return
+    update = read_kept(tmp_path).updates[0].update(net())
+    assert update.is_zero
+    assert update.before.keys() == real.keys()
+
+
+@pytest.mark.parametrize("number", ["three", 1.5, [], -7])
+def test_a_round_without_a_number_stops_no_training(tmp_path: Path, number: Any) -> None:
+    real = {name: leaf.numpy() for name, leaf in net().state_dict().items()}
+    kept = KeepUpdates(str(tmp_path), lr=0.1)
+    for chain in (FilterChainType.TASK_DATA_CHAIN, FilterChainType.TASK_RESULT_CHAIN):
+        sent = message(real, number, num_examples="many")
+        assert from_shareable(pass_through(kept, chain, sent, context("s"))).data is real
+
+
+def test_weights_by_layer_are_the_model_s(tmp_path: Path) -> None:
+    real = {name: leaf.numpy() for name, leaf in net().state_dict().items()}
+    kept = KeepUpdates(str(tmp_path), lr=0.1)
+    for chain, by in (
+        (FilterChainType.TASK_DATA_CHAIN, 0.0),
+        (FilterChainType.TASK_RESULT_CHAIN, 0.1),
+    ):
+        layers = {"layer": {name: leaf - by for name, leaf in real.items()}}
+        pass_through(kept, chain, message(layers, 0, num_examples=4), context("s"))
+    for leaf in read_kept(tmp_path).updates[0].update(net()).as_gradient().values():
+        torch.testing.assert_close(leaf, torch.ones_like(leaf), rtol=1e-4, atol=1e-5)

@@ -8,6 +8,7 @@ from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.inversion.methods import FOR_UPDATES, STRONGEST
 from leakgauge.inversion.words import INFERRED, KNOWN
 from leakgauge.inversion.words import LABELS as LABELINGS
+from leakgauge.runs.fields import MOST_STEPS
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, TRAINING, setting
 from leakgauge.runs.spec import Spec
 
@@ -79,10 +80,14 @@ class FederationSpec(Spec):
     local_lr: Real | None = setting(None, "learning rate of clients", TRAINING, above=0)
     batch_size: Whole | None = setting(None, "records in a client's step", TRAINING, least=1)
     local_epochs: Whole | None = setting(
-        None, "passes of a client over its records in a round", TRAINING, least=1
+        None, "passes of a client over its records in a round", TRAINING, least=1, most=MOST_STEPS
     )
     local_steps: Whole | None = setting(
-        None, "steps of a client in a round, in place of passes", TRAINING, least=1
+        None,
+        "steps of a client in a round, in place of passes",
+        TRAINING,
+        least=1,
+        most=100 * MOST_STEPS,
     )
     momentum: Real | None = setting(None, "momentum of clients' SGD", TRAINING, least=0)
     method: str = setting(
@@ -97,7 +102,7 @@ class FederationSpec(Spec):
         least=1,
     )
     iterations: Whole | None = setting(None, "iterations of the search", ATTACK, least=1)
-    restarts: Whole = setting(1, "restarts of the search", ATTACK, least=1)
+    restarts: Whole = setting(1, "restarts of the search", ATTACK, least=1, most=1000)
     labels: str = setting(INFERRED, "how labels are inferred", ATTACK, choices=LABELS)
     simulate: Truth = setting(
         False,

@@ -1,7 +1,8 @@
 """Keeps the updates of a Flower federation: a mod for clients, a wrapper for strategies."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.extras import not_installed
+from leakgauge.core.names import few
+from leakgauge.integrations.arrays import harmless, tensors_in
 from leakgauge.integrations.kept import CLIENT, MOST, SERVER, Exchange, Keeper
 from leakgauge.integrations.training_settings import LocalTraining
 
@@ -23,8 +26,21 @@ except ImportError as error:
 LOG = logging.getLogger("leakgauge")
 
 TRAIN, ROUND, PARTITION = "train", "server-round", "partition-id"
+ARRAYS = "arrays"
+"""Flower's key of the model among the records of a message."""
+
 EXAMPLES = ("num-examples", "num_examples", "num-samples")
 """Default names of the number of records in a reply's metrics."""
+
+
+@dataclass(frozen=True, eq=False)
+class _SentToClient:
+    """Keep what a client received in a round, and the keys under which it may send the model."""
+
+    number: int
+    before: Mapping[str, Tensor]
+    config: Mapping[str, Any]
+    keys: Sequence[str]
 
 
 class KeepUpdates:
@@ -61,16 +77,18 @@ class KeepUpdates:
 
     def __call__(self, msg: Message, ctx: Context, call_next: ClientAppCallable) -> Message:
         """Keep the update of a training message, and return the reply unchanged."""
-        number = _round_of(msg)
-        wanted = number is not None and self._keeper.wants(number)
-        if msg.metadata.message_type.partition(".")[0] != TRAIN or not wanted:
-            return call_next(msg, ctx)
-        before, sent = _tensors(msg), _config(msg)  # the app may write into the message
+        received: _SentToClient | None = None
+        if msg.metadata.message_type.partition(".")[0] == TRAIN:
+            with harmless("a message to a client"):
+                number = _round_of(msg)
+                if number is not None and self._keeper.wants(number):
+                    # The app may write into the message.
+                    keys, config = _keys(msg), {**ctx.run_config, **_config(msg)}
+                    received = _SentToClient(number, _tensors(msg, keys), config, keys)
         out = call_next(msg, ctx)
-        if number is not None and not out.has_error():
+        if received is not None:
             client = self._client or str(ctx.node_config.get(PARTITION, ctx.node_id))
-            config = {**ctx.run_config, **sent}
-            _keep(self._keeper, number, client, before, out, config=config, seen=CLIENT)
+            _keep(self._keeper, received, client, out, seen=CLIENT)
         return out
 
 
@@ -109,7 +127,8 @@ class KeepingStrategy(Strategy):
         super().__init__()
         self.strategy = strategy
         self._keeper = Keeper(folder, rounds, max_size, training or LocalTraining())
-        self._sent: dict[int, tuple[dict[str, Tensor], dict[str, Any]]] = {}
+        self._keys = (getattr(strategy, "arrayrecord_key", ARRAYS), ARRAYS)
+        self._sent: dict[int, _SentToClient] = {}
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -118,12 +137,18 @@ class KeepingStrategy(Strategy):
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         self._sent = {}
         if self._keeper.wants(server_round):
-            known: dict[int, dict[str, Tensor]] = {}  # most messages share one record
-            for one in messages:
-                tensors = known.setdefault(id(one.content), {}) or _tensors(one)
-                known[id(one.content)] = tensors
-                self._sent[one.metadata.dst_node_id] = (tensors, _config(one))
+            with harmless(f"round {server_round}"):
+                self._remember(server_round, messages)
         return messages
+
+    def _remember(self, number: int, messages: Sequence[Message]) -> None:
+        known: dict[int, dict[str, Tensor]] = {}  # most messages share one record
+        for one in messages:
+            at = id(one.content)
+            if at not in known:
+                known[at] = _tensors(one, self._keys)
+            sent = _SentToClient(number, known[at], _config(one), self._keys)
+            self._sent[one.metadata.dst_node_id] = sent
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -131,10 +156,9 @@ class KeepingStrategy(Strategy):
         """Keep the replies of a chosen round, and return the strategy's aggregate."""
         received = list(replies)
         for one in received:
-            sent = self._sent.get(one.metadata.src_node_id)
-            if sent is not None and not one.has_error():
-                client = str(one.metadata.src_node_id)
-                _keep(self._keeper, server_round, client, sent[0], one, config=sent[1], seen=SERVER)
+            client = one.metadata.src_node_id
+            if client in self._sent:
+                _keep(self._keeper, self._sent[client], str(client), one, seen=SERVER)
         self._sent = {}
         found: tuple[ArrayRecord | None, MetricRecord | None] = self.strategy.aggregate_train(
             server_round, received
@@ -163,42 +187,56 @@ class KeepingStrategy(Strategy):
 
 
 def _keep(
-    keeper: Keeper,
-    number: int,
-    client: str,
-    before: Mapping[str, Tensor],
-    reply: Message,
-    *,
-    config: Mapping[str, Any],
-    seen: str,
+    keeper: Keeper, received: _SentToClient, client: str, reply: Message, *, seen: str
 ) -> None:
-    """Keep one reply; if that fails, log the reason and let the training continue."""
-    metrics = {key: one for record in reply.content.metric_records.values()
-               for key, one in record.items()}  # fmt: skip
-    named = (metrics.get(name) for name in EXAMPLES)
-    counts = [int(value) for value in named if isinstance(value, int | float)]
-    try:
+    """Keep one reply without an error; if that fails, log the reason."""
+    with harmless(f"round {received.number}, client {client}"):
+        if reply.has_error():
+            return
+        metrics = {key: one for record in reply.content.metric_records.values()
+                   for key, one in record.items()}  # fmt: skip
+        named = (metrics.get(name) for name in EXAMPLES)
+        counts = [int(value) for value in named if isinstance(value, int | float)]
         keeper.keep(
             Exchange(
-                number,
+                received.number,
                 client,
-                before,
-                _tensors(reply),
+                received.before,
+                _tensors(reply, received.keys),
                 examples=counts[0] if counts else None,
                 metrics=metrics,
-                config=config,
+                config=received.config,
                 source="flower",
                 seen=seen,
             )
         )
-    except (InputError, OSError) as error:
-        LOG.warning("%s", error)
 
 
-def _tensors(msg: Message) -> dict[str, Tensor]:
-    """Return the tensors of a message, in the order in which they came."""
-    records = list(msg.content.array_records.values())
-    return {name: leaf for record in records for name, leaf in record.to_torch_state_dict().items()}
+def _keys(msg: Message) -> tuple[str, ...]:
+    """Return the keys under which a client's reply may hold the model, the likeliest first."""
+    received = list(msg.content.array_records)
+    return (ARRAYS, *received) if len(received) == 1 else (ARRAYS,)
+
+
+def _tensors(msg: Message, keys: Sequence[str]) -> dict[str, Tensor]:
+    """Return the tensors of a message, in the order in which they came.
+
+    Several records may be parts of a model. If they share names, as SCAFFOLD's control variates
+    do with the model, only the first record that ``keys`` names counts.
+    """
+    records = dict(msg.content.array_records.items())
+    names = [name for record in records.values() for name in record]
+    if len(set(names)) < len(names):
+        key = next((key for key in keys if key in records), None)
+        if key is None:
+            raise InputError(
+                f"not kept: the records {few(records)} share names, and the model is not under "
+                f"{ARRAYS!r}; send it under this key"
+            )
+        LOG.info("only the arrays under %r are kept; other records have the same names", key)
+        records = {key: records[key]}
+    arrays = {name: array for record in records.values() for name, array in record.items()}
+    return tensors_in(arrays, f"message under {few(records)}")
 
 
 def _config(msg: Message) -> dict[str, Any]:

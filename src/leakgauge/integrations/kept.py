@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from safetensors.torch import save
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require, require_choice, require_count
 from leakgauge.core.files import replacing, write_yaml
 from leakgauge.core.memory import in_words, read_size
+from leakgauge.integrations.arrays import bytes_of
+from leakgauge.integrations.kept_file import FORMAT
 from leakgauge.integrations.training_settings import LocalTraining, numbers
 
-FORMAT = "leakgauge kept update 1"
 MODELS, ROUNDS = "models", "rounds"
 CLIENT, SERVER = SEEN = ("client", "server")
 KINDS = ("weights", "change")
@@ -54,7 +54,7 @@ class Exchange:
         seen: side that keeps the update, ``"client"`` or ``"server"``.
 
     Raises:
-        InputError: kind or side are unknown, or a count is not above 0.
+        InputError: kind or side are unknown, a count is not above 0, or no tensor came.
     """
 
     number: int
@@ -73,6 +73,12 @@ class Exchange:
         require_choice(self.kind, "kind of update", KINDS)
         require_choice(self.seen, "place where updates are seen", SEEN)
         require(bool(self.client), "a client has no name; give one, such as '0'")
+        for side, tensors in (("received", self.before), ("sent", self.after)):
+            require(
+                len(tensors) > 0,
+                f"round {self.number}, client {self.client}: not kept, since it {side} no array of "
+                "numbers",
+            )
         if self.examples is not None:
             require_count(self.examples, "number of examples")
 
@@ -137,7 +143,7 @@ class Keeper:
     def _keep(self, sent: Exchange) -> Path:
         for part in self.path.rglob(".*.part"):  # of a killed process
             part.unlink(missing_ok=True)
-        before, after = _bytes_of(sent.before), _bytes_of(sent.after)
+        before, after = bytes_of(sent.before), bytes_of(sent.after)
         stem = self.path / ROUNDS / f"{sent.number:04d}" / file_name(sent.client)
         model = self.path / MODELS / f"{checksum(before)[:32]}.safetensors"
         update, about = (
@@ -191,10 +197,6 @@ def file_name(client: str) -> str:
     if safe == client and len(safe) <= LONGEST:
         return safe
     return f"{safe[: LONGEST - 9]}={checksum(client.encode())[:8]}"
-
-
-def _bytes_of(tensors: Mapping[str, Tensor]) -> bytes:
-    return save({name: leaf.detach().cpu().contiguous() for name, leaf in tensors.items()})
 
 
 def checksum(content: bytes) -> str:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, nearest, require
-from leakgauge.core.files import DamagedError, read_yaml
-from leakgauge.integrations.kept import FORMAT, KINDS, MODELS, ROUNDS, checksum
-from leakgauge.integrations.training_settings import FIELDS, LocalTraining
+from leakgauge.core.names import model_way, renamed
+from leakgauge.integrations.kept import KINDS, MODELS, ROUNDS, checksum
+from leakgauge.integrations.kept_file import read_about
+from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.training.federation import Round
 from leakgauge.training.state import State, average
 from leakgauge.training.update import Update
@@ -81,7 +83,7 @@ class KeptUpdate:
         change = after
         if self.kind == KINDS[1]:
             moved = {name: before[name] + leaf for name, leaf in after.items() if name in before}
-            after = {**before, **moved}  # what has no change was not sent
+            after = {**before, **moved}  # of frozen tensors and statistics no change is sent
         steps = known.steps_over(self.examples)
         size = known.batch_size if steps is not None else None
         if size is not None and self.examples is not None:
@@ -132,6 +134,7 @@ class KeptRounds:
         """The sha256 of all checksums and settings."""
         lines = [
             repr((one.number, one.client, one.kind, one.examples, one.training, one.files[0][1]))
+            + repr((one.metrics, one.config, one.source, one.seen))
             + one.files[1][1]
             for one in self.updates
         ]
@@ -205,29 +208,33 @@ def read_kept(folder: Path | str) -> KeptRounds:
         "federation keep some first",
     )
     found.sort(key=lambda one: (one.number, _order(one.client)))
+    for one, other in pairwise(found):
+        require(
+            (one.number, one.client) != (other.number, other.client),
+            f"{str(folder)!r} keeps {one.name} twice, as {one.files[1][0].stem!r} and "
+            f"{other.files[1][0].stem!r}; remove one of them",
+        )
     return KeptRounds(path, tuple(found))
 
 
-def _described(folder: Path, about: Path) -> KeptUpdate:
-    kept = read_yaml(about)
-    require(
-        kept.get("format") == FORMAT,
-        f"{str(about)!r} does not describe a kept update; expected format {FORMAT!r}",
+def _described(folder: Path, path: Path) -> KeptUpdate:
+    about = read_about(path)
+    return KeptUpdate(
+        folder=folder,
+        number=about.round,
+        client=about.client,
+        kind=about.kind,
+        examples=about.examples,
+        training=about.known,
+        metrics=about.metrics,
+        config=about.config,
+        source=about.source,
+        seen=about.seen,
+        files=(
+            (folder / MODELS / about.model.file, about.model.sha256),
+            (path.with_suffix(".safetensors"), about.update.sha256),
+        ),
     )
-    try:
-        model: Mapping[str, str] = kept["model"]
-        files = (
-            (folder / MODELS / Path(model["file"]).name, model["sha256"]),
-            (about.with_suffix(".safetensors"), kept["update"]["sha256"]),
-        )
-        training = LocalTraining(**{name: kept["training"][name] for name in FIELDS})
-        same = ("client", "kind", "examples", "metrics", "config", "source", "seen")
-        values = {name: kept[name] for name in same}
-        return KeptUpdate(
-            folder=folder, number=kept["round"], training=training, files=files, **values
-        )
-    except (KeyError, TypeError) as error:
-        raise DamagedError(f"{str(about)!r} is damaged ({error}); keep the round anew") from error
 
 
 def _tensors(path: Path, wanted: str) -> Tensors:
@@ -245,18 +252,37 @@ def _tensors(path: Path, wanted: str) -> Tensors:
 
 
 def _named(tensors: Tensors, model: nn.Module, what: str) -> Tensors:
-    """Return tensors in the model's order, under its names where theirs are numbers."""
-    names = list(model.state_dict())
-    if not all(name.isdecimal() for name in tensors):  # a file does not keep their order
-        known = {name: tensors[name] for name in names if name in tensors}
-        return {**known, **tensors}
-    if len(tensors) != len(names):
-        raise InputError(
-            f"{what}: {len(tensors)} tensors without names came for {type(model).__name__}, which "
-            f"has {len(names)}; let the task build the clients' model"
-        )
-    ordered = sorted(tensors, key=int)
-    return {name: tensors[at] for name, at in zip(names, ordered, strict=True)}
+    """Return tensors in the model's order, under its names where theirs are others or numbers."""
+    if all(name.isdecimal() for name in tensors):  # a file does not keep their order
+        tensors = _in_order(tensors, model, what)
+    whole = renamed(tensors, model_way(tensors, model, f"{what}: the update"))
+    known = {name: whole[name] for name in model.state_dict() if name in whole}
+    return {**known, **whole}
+
+
+def _in_order(tensors: Tensors, model: nn.Module, what: str) -> Tensors:
+    """Return tensors without names under those of the model's state dict or of its parameters."""
+    state = model.state_dict()
+    parameters = [name for name, _ in model.named_parameters()]
+    orders = (
+        list(state),
+        parameters,
+        [name for name, leaf in model.named_parameters() if leaf.requires_grad],
+        [name for name in state if not name.endswith("num_batches_tracked")],
+    )
+    numbers = sorted(tensors, key=int)
+    absent = next((at for at, one in enumerate(numbers) if int(one) != at), None)
+    require(absent is None, f"{what}: of tensors without names, number {absent} was not kept")
+    leaves = [tensors[at] for at in numbers]
+    for names in orders:
+        shapes = [state[name].shape for name in names]
+        if shapes == [leaf.shape for leaf in leaves]:
+            return dict(zip(names, leaves, strict=True))
+    raise InputError(
+        f"{what}: {len(tensors)} tensors without names came for {type(model).__name__}, which "
+        f"has {len(state)}, {len(parameters)} of them parameters; let the task build the clients' "
+        "model"
+    )
 
 
 def _order(client: str) -> tuple[int, int, str]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from leakgauge.core.checks import InputError, require_choice
+from leakgauge.core.checks import require_choice
 from leakgauge.core.extras import not_installed
+from leakgauge.integrations.arrays import harmless, tensors_in
 from leakgauge.integrations.kept import CLIENT, KINDS, MOST, SEEN, Exchange, Keeper
 from leakgauge.integrations.training_settings import LocalTraining, numbers
 
@@ -79,10 +79,15 @@ class KeepUpdates(DXOFilter):
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> None:
         """Remember received tensors, or keep sent ones, without a change."""
+        with harmless("a message", lambda line: self.log_warning(fl_ctx, line)):
+            self._see(dxo, shareable, fl_ctx)
+
+    def _see(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> None:
         client = self._client(fl_ctx)
         key = str(fl_ctx.get_job_id()), client
         if self.get_prop(FilterContextKey.CHAIN_TYPE) == FilterChainType.TASK_DATA_CHAIN:
-            _received[key] = _tensors(dxo.data)
+            _received.pop(key, None)  # an older model is not what this client trains
+            _received[key] = tensors_in(dxo.data, f"model for {client}")
             return
         meta = {**dict(dxo.meta or {})}
         number = meta.get(MetaKey.CURRENT_ROUND, shareable.get_header(MetaKey.CURRENT_ROUND))
@@ -91,23 +96,20 @@ class KeepUpdates(DXOFilter):
         counts = [int(meta[name]) for name in EXAMPLES if name in meta]
         steps = meta.get(MetaKey.NUM_STEPS_CURRENT_ROUND)
         config = {} if steps is None or self.epochs is not None else {"local-steps": steps}
-        try:
-            self._keeper().keep(
-                Exchange(
-                    int(number) + 1,
-                    client,
-                    _received[key],
-                    _tensors(dxo.data),
-                    kind=_KINDS[dxo.data_kind],
-                    examples=counts[0] if counts else self.examples,
-                    metrics=_metrics(meta),
-                    config=config,
-                    source="nvflare",
-                    seen=self.seen,
-                )
+        self._keeper().keep(
+            Exchange(
+                int(number) + 1,
+                client,
+                _received[key],
+                tensors_in(dxo.data, f"update of {client}"),
+                kind=_KINDS[dxo.data_kind],
+                examples=counts[0] if counts else self.examples,
+                metrics=_metrics(meta),
+                config=config,
+                source="nvflare",
+                seen=self.seen,
             )
-        except (InputError, OSError) as error:
-            self.log_warning(fl_ctx, str(error))
+        )
 
     def _keeper(self) -> Keeper:
         training = LocalTraining(
@@ -121,11 +123,6 @@ class KeepUpdates(DXOFilter):
             return str(fl_ctx.get_identity_name() or "client")
         peer = fl_ctx.get_peer_context()
         return str((peer.get_identity_name() if peer is not None else "") or "client")
-
-
-def _tensors(data: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return copies of the arrays or tensors of a result."""
-    return {name: torch.as_tensor(value).detach().cpu().clone() for name, value in data.items()}
 
 
 def _metrics(meta: Mapping[str, Any]) -> dict[str, int | float]:

@@ -1,6 +1,7 @@
 """The settings of a client's local training, as configurations of frameworks name them."""
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -107,7 +108,9 @@ def numbers(config: Mapping[str, Any]) -> dict[str, int | float]:
     return {
         str(key): value
         for key, value in config.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) <= sys.float_info.max
     }
 
 

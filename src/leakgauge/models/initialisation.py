@@ -11,9 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_choice
+from leakgauge.core.memory import require_memory
 
 Model = TypeVar("Model", bound=nn.Module)
 Drawn = nn.Linear | nn.modules.conv._ConvNd
+
+LARGE = 10**8
+"""Bytes of weights from which the memory is checked before they are drawn."""
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
 
@@ -38,7 +42,8 @@ def initialise(model: Model, scheme: str = "pytorch", *, generator: torch.Genera
         generator: draws the weights.
 
     Raises:
-        InputError: the scheme is unknown or "zeros", or other layers of the model have weights.
+        InputError: the scheme is unknown or "zeros", other layers of the model have weights, or it
+            needs more memory than may be used.
 
     >>> model = initialise(nn.Linear(4, 2, device="meta"), generator=torch.Generator())
     >>> bool(model.weight.abs().max() <= 0.5)
@@ -52,6 +57,9 @@ def initialise(model: Model, scheme: str = "pytorch", *, generator: torch.Genera
         "records; choose 'pytorch' or 'he'",
     )
     require_choice(scheme, "initialisation", SCHEMES)
+    size = sum(leaf.numel() * leaf.element_size() for leaf in model.parameters())
+    if size > LARGE and generator.device.type == "cpu":
+        require_memory(2 * size, "a model of this size with its gradient", "choose a smaller one")
     model = model.to_empty(device=generator.device)
     with torch.no_grad():
         for name, module in model.named_modules():

@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.core.numbers import read_number
 from leakgauge.core.registry import Registry
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def own_rate(text: str) -> float | None:
     (0.001, None)
     """
     found = re.search(r"[:,]\s*lr\s*=([^,]*)", text)
-    return None if found is None else float(found[1])
+    return None if found is None else read_number(found[1], float, "optimizer: lr")
 
 
 def text_of(optimizer: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import InputError
+from leakgauge.core.checks import InputError, require
 from leakgauge.core.registry import Choice
 from leakgauge.gradients.probing import one_line
 
@@ -30,6 +30,8 @@ def sgd(
     nesterov: bool = False,
 ) -> torch.optim.Optimizer:
     """Return SGD with momentum."""
+    _require_share(momentum, "momentum")
+    _require_share(dampening, "dampening")
     return torch.optim.SGD(params, lr, momentum, dampening, weight_decay, nesterov)
 
 
@@ -71,6 +73,8 @@ def rmsprop(
     weight_decay: float = 0.0,
 ) -> torch.optim.Optimizer:
     """Return RMSprop."""
+    _require_share(momentum, "momentum")
+    _require_share(alpha, "alpha")
     return torch.optim.RMSprop(params, lr, alpha, eps, weight_decay, momentum)
 
 
@@ -84,6 +88,14 @@ def adagrad(
 ) -> torch.optim.Optimizer:
     """Return Adagrad."""
     return torch.optim.Adagrad(params, lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay)
+
+
+def _require_share(value: float, name: str) -> None:
+    """Refuse a share of the last step with which the steps grow without end."""
+    require(
+        0 <= value < 1,
+        f"{name} of the optimizer is {value:g}; expected a number of 0 or more and below 1",
+    )
 
 
 @dataclass(frozen=True)

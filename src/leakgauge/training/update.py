@@ -2,9 +2,10 @@
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from leakgauge.core.checks import (
     require_count,
     require_positive,
 )
+from leakgauge.core.names import model_way, renamed
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.training.catalog import OPTIMIZERS, SGD, own_rate
 from leakgauge.training.payload import PayloadInput, read_payload
@@ -162,8 +164,8 @@ class Update:
         Raises:
             InputError: the update does not fit the task's model, or an argument is missing.
         """
-        if task is not None:
-            self.check_fits(task.model)
+        if task is not None and (own := self.fitted(task.model)) is not self:
+            return own.validity(task, x, y)
         changed = None
         if x is not None or y is not None:
             if task is None or x is None or y is None:
@@ -181,10 +183,7 @@ class Update:
     def warnings(
         self, task: Task | None = None, x: Tensor | None = None, y: Tensor | None = None
     ) -> tuple[str, ...]:
-        """Return reasons against ``as_gradient``, one sentence each; arguments as ``validity``.
-
-        The first one says so where the update is zero.
-        """
+        """Return reasons against ``as_gradient``, first a zero update; arguments: ``validity``."""
         same = "equals the weights before" if self.kind == "weights" else "is all zeros"
         nothing = f"the update {same}, so it reveals nothing; was the client trained?"
         return (*[nothing] * self.is_zero, *self.validity(task, x, y).warnings())
@@ -204,6 +203,20 @@ class Update:
         """
         wanted = {name: value for name, value in model.named_parameters() if value.requires_grad}
         check_names(self.before, wanted, "the update", type(model).__name__)
+
+    def fitted(self, model: nn.Module) -> "Update":
+        """Return the update under the model's names.
+
+        Raises:
+            InputError: names or shapes of the trainable parameters do not fit the model.
+        """
+        way = model_way([*self.before, *self.held], model, "the update")
+        parts = ("values", "before", "buffers", "held")
+        if any(ours != theirs for ours, theirs in way.items()):
+            named: Any = {one: renamed(getattr(self, one), way) for one in parts}
+            return replace(self, **named).fitted(model)
+        self.check_fits(model)
+        return self
 
     def in_place(self, model: nn.Module) -> nn.Module:
         """Return the model with the tensors ``held`` of the client's initial model.
@@ -244,18 +257,21 @@ class Update:
             before: as from ``model.state_dict()``; running statistics and integers go to ``held``,
                 not to the weights.
             after: with the same names.
-            model: its trainable parameters are the weights; without it, all tensors but the
-                statistics.
+            model: its trainable parameters are the weights, also under the names of a wrapper;
+                without it, all tensors but the statistics.
 
         The other arguments are attributes of ``Update``.
 
         Raises:
             InputError: as ``Update``.
         """
+        if model is not None:
+            before = renamed(before, model_way(before, model, "the state before"))
+            after = renamed(after, model_way(after, model, "the state after"))
         trained = {name for name, leaf in before.items() if not _is_statistic(name, leaf)}
         if model is not None:
             trained &= {name for name, leaf in model.named_parameters() if leaf.requires_grad}
-        aside = {name for name in before if name not in trained}
+        aside = before.keys() - trained
         update = cls(
             "weights",
             {name: leaf for name, leaf in after.items() if name not in aside},

@@ -52,6 +52,7 @@ class FederationPrepared(Prepared):
         training: training settings of the clients, from the auditor.
         secret: the property to infer; empty if it is not asked.
         not_asked: the reason for each question that is not asked.
+        folder: sha256 of all kept updates; clients that are left out decide who owns which records.
     """
 
     spec: FederationSpec
@@ -63,6 +64,11 @@ class FederationPrepared(Prepared):
     training: LocalTraining
     secret: str = ""
     not_asked: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+
+    def inputs(self) -> dict[str, str]:
+        """Return the digest of the kept updates."""
+        return {"kept updates": self.folder}
 
     @property
     def others(self) -> Dataset:
@@ -120,7 +126,9 @@ def _opened(spec: FederationSpec, source: Source) -> FederationPrepared:
         steps=spec.local_steps,
         momentum=spec.momentum,
     )
-    return FederationPrepared(spec, source, kept, task, data, public, held, training)
+    return FederationPrepared(
+        spec, source, kept, task, data, public, held, training, folder=whole.fingerprint
+    )
 
 
 def count_of(prepared: FederationPrepared, one: KeptUpdate) -> int:
