@@ -395,6 +395,18 @@ def test_broken_mechanisms_are_caught_in_19_of_20_seeds(kind: str) -> None:
     assert sum(caught(kind, 100 + seed, trials=1000) for seed in range(20)) >= 19
 
 
+def test_a_mechanism_with_the_wrong_sign_and_little_noise_is_caught() -> None:
+    claim, weak = DPSGDMechanism(0.2, noise_for(0.7, 0.2)), DPSGDMechanism(0.2, noise_for(7.0, 0.2))
+
+    def released(grads: Grads, generator: torch.Generator) -> Grads:
+        return {name: -leaf for name, leaf in weak(grads, generator).items()}
+
+    found = audit(released, claimed=claim, trials=400)
+    assert found.turned
+    assert found.violated
+    assert not audit(weak, claimed=claim, trials=400).turned
+
+
 # --- what repeats, and what is refused ------------------------------------------------------------
 
 

@@ -197,6 +197,20 @@ def test_a_broken_mechanism_is_named(go: Go, monkeypatch: pytest.MonkeyPatch) ->
     assert "nothing against the promise" not in out
 
 
+def test_scores_of_the_wrong_sign_are_said(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(dpsgd):
+        weak = DPSGDMechanism(dpsgd.clip, dpsgd.noise / 100)
+        return lambda grads, generator: {n: -one for n, one in weak(grads, generator).items()}
+
+    words = ("--noise", 10)
+    assert "turned round" not in go(*words, "--verbose")[1]
+    monkeypatch.setattr(mechanism, "BUILDERS", {"dpsgd": build})
+    code, out, _ = go(*words, "--verbose")
+    assert code == 3
+    assert VIOLATED in out
+    assert "The scores are turned round" in out
+
+
 def test_out_keeps_the_result(go: Go, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     first = answer(go, "--out", folder)
@@ -311,12 +325,12 @@ REFUSED = [
     (("--drop", "sex"), "as --drop names it"),
     (("--noise", 0), "epsilon is infinite"),
     (("--noise", -1), "noise is -1"),
-    (("--noise", "inf"), "noise is inf"),
+    (("--noise", "inf"), "noise is 'inf'"),
     (("--clip", 0), "clip is 0"),
     (("--clip", -2), "clip is -2"),
     (("--delta", 0), "--delta is 0"),
     (("--delta", 1), "--delta is 1"),
-    (("--delta", "nan"), "--delta is nan"),
+    (("--delta", "nan"), "--delta is 'nan'"),
     (("--trials", 0), "trials is 0"),
     (("--trials", 10), "10 trials cannot show any epsilon"),
     (("--canary", "worst"), "--canary is 'worst'"),

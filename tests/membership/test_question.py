@@ -11,13 +11,14 @@ import torch
 from leakgauge.core.types import Dataset
 from leakgauge.data.source import Source
 from leakgauge.membership.adversaries.supervised import fit_platt
-from leakgauge.membership.metrics import LEAKAGE, MEMBERS_NORM, OTHERS_NORM
+from leakgauge.membership.metrics import LEAKAGE, MEMBERS_NORM, OTHERS_NORM, TPR_AT_01_FPR
 from leakgauge.membership.question import QUESTION
 from leakgauge.membership.run import answering
 from leakgauge.membership.run.at_risk import read_at_risk
 from leakgauge.membership.run.preparing import prepare
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import ACCUMULATED, HEADLINE
+from leakgauge.results.scores import TPR_AT_1_FPR
 from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Silent
 from leakgauge.runs.sources import task_source
@@ -61,7 +62,8 @@ def folder(audit: AuditRun) -> Path:
 def test_every_attack_has_every_figure_and_one_is_the_headline(plain: AuditRun) -> None:
     for attack in ATTACKS:
         found = {one.metric for one in plain.measurements if one.adversary == attack}
-        assert found >= set(LEAKAGE)
+        assert found >= {"auroc", "success", "advantage"}
+        assert not found & {TPR_AT_1_FPR, TPR_AT_01_FPR}, "80 non-members show no such rate"
     heads = {one.adversary for one in plain.measurements if one.round == HEADLINE}
     aurocs = {
         one.adversary: one.held_out
@@ -189,7 +191,7 @@ def test_json_follows_the_contract_of_cells(tmp_path: Path) -> None:
     for one in said["cells"]:
         assert one["ask"] == "membership"
         assert set(one) >= {"defense", "knowledge", "trials", "accumulated", "rounds", "utility"}
-        assert set(one["accumulated"]) == set(LEAKAGE)
+        assert set(one["accumulated"]) == set(LEAKAGE) - {TPR_AT_01_FPR}
         assert set(one["accumulated"]["auroc"]) == {"value", "low", "high", "chance"}
     assert said["headline"][0]["ask"] == "membership"
     assert len(said["headline"][0]["at_risk"]) == 10

@@ -11,19 +11,21 @@ from scipy import stats
 
 from leakgauge.core.checks import InputError
 from leakgauge.privacy.estimate import epsilon_of_mu
+from leakgauge.privacy.number_of_guesses import (
+    accuracy_of_mu,
+    guesses_for,
+    mu_of_accuracy,
+    smallest_seen,
+)
 from leakgauge.privacy.one_run import (
     Guesses,
-    accuracy_of_mu,
     epsilon_one_run,
     epsilon_one_run_f_dp,
     guess,
-    guesses_for,
-    mu_of_accuracy,
     mu_one_run,
     p_value_f_dp,
     p_value_one_run,
     refuted,
-    smallest_seen,
 )
 from leakgauge.privacy.profile import Profile, gaussian_least_false_positives
 from support.references import one_run as literal

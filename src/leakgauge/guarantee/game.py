@@ -20,6 +20,7 @@ from leakgauge.privacy.estimate import (
     largest_showable,
 )
 from leakgauge.privacy.many_runs import (
+    are_reversed,
     choose_threshold,
     epsilon_objective,
     errors_at,
@@ -117,9 +118,10 @@ class AuditResult:
             biased, and its interval does not account for that choice.
         largest_showable: the estimate if no trial went wrong.
         theory: the promises.
-        null: scores of the trials under H0 ``[trials // 2]``.
+        null: scores of the trials under H0 ``[trials // 2]``, negative ones if turned round.
         alternative: scores of the trials under H1 ``[trials // 2]``.
         threshold: threshold of ``estimate``.
+        turned: whether the scores are turned round, because smaller ones suggest H1.
     """
 
     canary: str
@@ -137,6 +139,7 @@ class AuditResult:
     null: Floats
     alternative: Floats
     threshold: float
+    turned: bool = False
 
     @property
     def distance_over_clip(self) -> float:
@@ -227,6 +230,9 @@ def audit_pair(
         max_bytes=max_bytes,
         checkpoint=checkpoint,
     )
+    turned = are_reversed(*chosen, delta)
+    if turned:
+        chosen, judged = ((-null, -alternative) for null, alternative in (chosen, judged))
     threshold = choose_threshold(*chosen, epsilon_objective(delta))
     middle = choose_threshold(*chosen, fewest_errors)
     best = threshold_in_sample(*judged, delta)
@@ -252,6 +258,7 @@ def audit_pair(
         null=judged[0],
         alternative=judged[1],
         threshold=threshold,
+        turned=turned,
     )
 
 

@@ -1,6 +1,6 @@
 """Releases of one batch under both hypotheses, scored chunk by chunk."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -215,6 +215,11 @@ def _releases(
 
 def _check_released(released: Grads, grads: Grads, trial: int) -> None:
     """Raise an error unless a release is one finite gradient."""
+    require(
+        isinstance(released, Mapping) and all(isinstance(v, Tensor) for v in released.values()),
+        f"the mechanism released {type(released).__name__}; expected one tensor for each of the "
+        "gradients' names",
+    )
     for name, leaf in grads.items():
         if name not in released or released[name].shape != leaf.shape[1:]:
             given = f"{list(released[name].shape)}" if name in released else "nothing"

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, get_args
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.strict import Real, Whole
 from leakgauge.results.measurements import ACCUMULATED
-from leakgauge.runs.fields import learning_rate
+from leakgauge.runs.fields import hidden_widths, learning_rate
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, setting
 from leakgauge.runs.spec import Spec
 
@@ -75,9 +75,7 @@ class GuaranteeSpec(Spec):
         DEFENSE,
     )
     delta: Real = setting(1e-5, "delta of all epsilons", DEFENSE, above=0)
-    hidden: tuple[Whole, ...] = setting(
-        (100,), "width of a hidden layer of the network", TRAINING, least=1
-    )
+    hidden: tuple[Whole, ...] = hidden_widths()
     rounds: Whole = setting(
         0,
         "epochs of DP-SGD on the records before the audit; 0 audits the initial model",
@@ -87,7 +85,7 @@ class GuaranteeSpec(Spec):
     lr: Real = learning_rate(0.01)
     batch_size: Whole = setting(16, "records in a training step", TRAINING, least=1)
     private: Whole | None = setting(
-        None, "largest number of records to train on; default: all", DATA, least=1
+        None, "largest number of records to train on; default: all", DATA, least=2
     )
     defense: tuple[str, ...] = setting(
         (), "defenses of the audit; a dpsgd among them sets clip and noise", DEFENSE, option=False

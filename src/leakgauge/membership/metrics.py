@@ -28,5 +28,8 @@ METRICS = {
 }
 """Metrics by name. Success is on balanced records; accuracies and norms are the model's."""
 
+NEEDS = {TPR_AT_1_FPR: "needs 100 non-members", TPR_AT_01_FPR: "needs 1,000 non-members"}
+"""Why a figure is left out: fewer non-members show no false positive rate so small."""
+
 LEAKAGE = (AUROC, SUCCESS, ADVANTAGE, TPR_AT_1_FPR, TPR_AT_01_FPR)
 """The metrics of an attack."""

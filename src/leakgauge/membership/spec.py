@@ -150,7 +150,9 @@ class MembershipSpec(Spec):
     non_members: str | None = setting(
         None, "records that it was not trained on, in the same format", DATA
     )
-    at_risk: Whole = setting(10, "records most at risk to list by their row number", ATTACK)
+    at_risk: Whole = setting(
+        10, "records most at risk to list by their row number", ATTACK, least=0
+    )
 
     @classmethod
     def knows_adversary(cls, adversary: str) -> bool:

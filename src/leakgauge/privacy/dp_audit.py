@@ -15,20 +15,19 @@ from leakgauge.privacy.estimate import (
     epsilon_of_mu,
 )
 from leakgauge.privacy.many_runs import ScoredRun, errors_of, scores_of
+from leakgauge.privacy.number_of_guesses import guesses_for, mu_of_accuracy, smallest_seen
 from leakgauge.privacy.one_run import (
     Guesses,
     epsilon_one_run,
     epsilon_one_run_f_dp,
-    guess,
-    guesses_for,
-    mu_of_accuracy,
+    guess_either_way,
     p_value_f_dp,
-    smallest_seen,
 )
 from leakgauge.privacy.profile import Profile
 from leakgauge.results.statistics import Bools, Floats
 
 ANY = "any mechanism"
+TURNED = "scores turned round"
 GAUSSIAN = "Gaussian noise"
 
 
@@ -67,6 +66,7 @@ class DpAudit:
         errors: errors of many runs, at the threshold that contradicts the claim most, or None.
         smallest_seen: smallest epsilon of Gaussian noise with which one run refutes the claim if
             canaries are guessed as well as expected; None if no guesses suffice.
+        turned: whether smaller scores, not larger ones, suggest "in" for some of the tests.
     """
 
     claim: Profile
@@ -77,6 +77,7 @@ class DpAudit:
     guesses: Guesses | None = None
     errors: Errors | None = None
     smallest_seen: float | None = None
+    turned: bool = False
 
     @property
     def flagged(self) -> bool:
@@ -89,13 +90,25 @@ class DpAudit:
         claimed = f"the claimed epsilon {self.claim.epsilon:.3g} at delta {self.claim.delta:g}"
         if self.flagged:
             tests = " and by ".join(self.refuted_by)
-            return f"REFUTED by {tests}: training leaks more than {claimed}."
+            return f"REFUTED by {tests}: training leaks more than {claimed}.{self._direction}"
         seen = ""
         if self.guesses is not None and self.smallest_seen is None:
             seen = " So few canaries could not have contradicted it: plant more."
         elif self.guesses is not None:
             seen = f" One run would have missed an epsilon below about {self.smallest_seen:.3g}."
-        return f"Not refuted: canaries do not contradict {claimed}.{seen} This proves no guarantee."
+        return (
+            f"Not refuted: canaries do not contradict {claimed}.{seen}{self._direction} "
+            "This proves no guarantee."
+        )
+
+    @property
+    def _direction(self) -> str:
+        if not self.turned:
+            return ""
+        return (
+            " The scores are turned round: they are smaller where the record is in. That reveals "
+            "the record as well; check the sign of the score."
+        )
 
     def beside(self, other: "DpAudit") -> "DpAudit":
         """Return an audit with the bounds of both; it is flagged if either is.
@@ -120,6 +133,7 @@ class DpAudit:
             guesses=self.guesses or other.guesses,
             errors=self.errors or other.errors,
             smallest_seen=other.smallest_seen if self.guesses is None else self.smallest_seen,
+            turned=self.turned or other.turned,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -157,19 +171,21 @@ def audit_one_run(
     """Return what the canaries of one run show.
 
     Args:
-        scores: scores of the canaries ``[m]``; larger scores suggest that a canary was in.
+        scores: scores of the canaries ``[m]``; larger scores suggest that a canary was in. They
+            are turned round if canaries that were in have the smaller ones (``turned``).
         included: whether each canary was in ``[m]``, by independent fair coins.
         claim: claim of the accountant.
         guesses: number of canaries to guess, half of them as in. None takes the number that detects
             the smallest violation of the claim. Choose another one before the run.
-        confidence: probability that a true claim is not refuted.
+        confidence: probability that a true claim is not refuted; a tenth of the rest is added by
+            the choice of the sign.
 
     References:
         Steinke et al., 2023; Mahloujifar et al., 2025.
     """
     m, delta = len(scores), claim.delta
     made = guesses or guesses_for(m, claim.least_false_positives, confidence=confidence)
-    seen = guess(scores, included, made)
+    seen, turned = guess_either_way(scores, included, made, confidence=confidence)
     best = Guesses(m, made, made)
     p_value = p_value_f_dp(seen, claim.least_false_positives)
     mu = smallest_seen(m, made, claim.least_false_positives, confidence=confidence)
@@ -180,10 +196,13 @@ def audit_one_run(
     value = epsilon_of_mu(mu_of_accuracy((made - wrong) / made, made / m), delta)
     low, most = (epsilon_one_run_f_dp(one, delta, confidence=confidence) for one in (seen, best))
     second = LowerBound("one run (Mahloujifar et al. 2025)", GAUSSIAN, value, low, most, m)
-    refuted = (f"one run (p = {p_value:.2g})",) if p_value < 1 - confidence else ()
+    name = f"one run, {TURNED}" if turned else "one run"
+    refuted = (f"{name} (p = {p_value:.2g})",) if p_value < 1 - confidence else ()
     smallest = None if mu is None else epsilon_of_mu(mu, delta)
     bounds = first, second
-    return DpAudit(claim, confidence, bounds, refuted, p_value, seen, smallest_seen=smallest)
+    return DpAudit(
+        claim, confidence, bounds, refuted, p_value, seen, smallest_seen=smallest, turned=turned
+    )
 
 
 def audit_many_runs(
@@ -193,7 +212,8 @@ def audit_many_runs(
 
     Args:
         out: scores of independent runs without a record ``[n]``.
-        inside: scores of runs with it ``[k]``; larger scores suggest that it was in.
+        inside: scores of runs with it ``[k]``; larger scores suggest that it was in. The runs that
+            choose thresholds turn them round if smaller scores show more (``turned``).
         claim: claim of the accountant.
         confidence: probability that a true claim is not refuted.
     """
@@ -214,8 +234,9 @@ def audit_many_runs(
         )
     )
     refuted = claim.refuted_by(found.claim, confidence=confidence)
-    tests = (f"{len(out) + len(inside)} runs",) if refuted else ()
-    return DpAudit(claim, confidence, bounds, tests, errors=found.claim)
+    name = f"{len(out) + len(inside)} runs" + (f", {TURNED}" if found.turned else "")
+    tests = (name,) if refuted else ()
+    return DpAudit(claim, confidence, bounds, tests, errors=found.claim, turned=found.turned)
 
 
 def audit_runs(

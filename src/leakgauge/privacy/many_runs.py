@@ -50,12 +50,44 @@ def choose_threshold(
     14.0
     """
 
+    return _middle_best(*_limits(null, alternative, objective, confidence))
+
+
+def are_reversed(
+    null: Floats, alternative: Floats, delta: float, *, confidence: float = 0.95
+) -> bool:
+    """Return whether scores show a larger epsilon if smaller ones, not larger ones, suggest H1.
+
+    A test of either direction bounds epsilon, so the trials that choose the threshold choose the
+    direction, too. Scores that show nothing in either direction are not reversed.
+
+    Args:
+        null: scores under H0 ``[n]`` of trials that are not evaluated afterwards.
+        alternative: scores under H1 ``[m]``.
+        delta: in [0, 1).
+        confidence: two-sided confidence of the Clopper-Pearson intervals of the error rates.
+
+    >>> low, high = np.arange(20.0), np.arange(30.0, 50.0)
+    >>> are_reversed(low, high, 0.0), are_reversed(high, low, 0.0), are_reversed(low, low, 0.0)
+    (False, True, False)
+    """
+    as_given, turned = (
+        _limits(sign * null, sign * alternative, epsilon_objective(delta), confidence)[1].max()
+        for sign in (1, -1)
+    )
+    return bool(turned > as_given)
+
+
+def _limits(
+    null: Floats, alternative: Floats, objective: Objective, confidence: float
+) -> tuple[Floats, Floats]:
+    """Return each threshold, and the objective of the upper ends of its error rates."""
+
     def limits(scores: Floats) -> Floats:
         return clopper_pearson_upper(np.arange(len(scores) + 1), len(scores), confidence)
 
     cuts, false_positives, false_negatives = _cuts(null, alternative)
-    values = objective(limits(null)[false_positives], limits(alternative)[false_negatives])
-    return _middle_best(cuts, values)
+    return cuts, objective(limits(null)[false_positives], limits(alternative)[false_negatives])
 
 
 def errors_at(null: Floats, alternative: Floats, threshold: float) -> Errors:
@@ -119,11 +151,13 @@ class ManyErrors:
         claim: errors at the threshold that contradicts the claim most.
         epsilon: errors at the threshold with the largest epsilon.
         gaussian: errors at the threshold with the fewest errors, which estimates mu best.
+        turned: whether smaller scores, not larger ones, suggest that the record is in.
     """
 
     claim: Errors
     epsilon: Errors
     gaussian: Errors
+    turned: bool = False
 
 
 def scores_of(run: ScoredRun, runs: int, *, seed: int = 0) -> tuple[Floats, Floats]:
@@ -143,7 +177,8 @@ def scores_of(run: ScoredRun, runs: int, *, seed: int = 0) -> tuple[Floats, Floa
 def errors_of(out: Floats, inside: Floats, claim: Profile, *, confidence: float) -> ManyErrors:
     """Return the errors of tests of out against in.
 
-    The first half of each side chooses the thresholds, the second half is evaluated.
+    The first half of each side chooses the thresholds and the direction of the scores, the second
+    half is evaluated.
 
     Args:
         out: scores of runs without the record ``[n]``.
@@ -155,15 +190,23 @@ def errors_of(out: Floats, inside: Floats, claim: Profile, *, confidence: float)
         min(len(out), len(inside)) >= 4,
         f"{len(out)} runs without the record, {len(inside)} with it; expected 4 or more of each",
     )
-    chosen = out[: len(out) // 2], inside[: len(inside) // 2]
-    evaluated = out[len(out) // 2 :], inside[len(inside) // 2 :]
+    half = len(out) // 2, len(inside) // 2
+    turned = are_reversed(out[: half[0]], inside[: half[1]], claim.delta, confidence=confidence)
+    if turned:
+        out, inside = -out, -inside
+    chosen = out[: half[0]], inside[: half[1]]
+    evaluated = out[half[0] :], inside[half[1] :]
 
     def errors(objective: Objective) -> Errors:
         threshold = choose_threshold(*chosen, objective, confidence=confidence)
         return errors_at(*evaluated, threshold)
 
-    objectives = claim_objective(claim), epsilon_objective(claim.delta), fewest_errors
-    return ManyErrors(*map(errors, objectives))
+    return ManyErrors(
+        errors(claim_objective(claim)),
+        errors(epsilon_objective(claim.delta)),
+        errors(fewest_errors),
+        turned,
+    )
 
 
 def claim_objective(claim: Profile) -> Objective:

@@ -15,7 +15,6 @@ References:
 """
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,6 +28,9 @@ from leakgauge.results.statistics import Bools, Floats
 
 LARGEST_EPSILON = 700.0
 LARGEST_MU = 40.0
+TURNED_BY_CHANCE = 0.1
+"""Share of the significance at which coins turn the scores round."""
+
 _SIDE = 64
 """Number of values that a search tries at once; each round narrows the range by this factor."""
 
@@ -86,6 +88,34 @@ def guess(scores: Floats, included: Bools, made: int) -> Guesses:
     return Guesses(len(scores), made, correct)
 
 
+def guess_either_way(
+    scores: Floats, included: Bools, made: int, *, confidence: float = 0.99
+) -> tuple[Guesses, bool]:
+    """Return the guesses, and whether the scores are turned round for them.
+
+    They are turned round if more guesses are wrong than coins explain: then canaries that were in
+    have the smaller scores, which reveals them as well. Coins turn them in ``TURNED_BY_CHANCE`` of
+    the cases in which they refute a claim as given, so that both directions together refute a true
+    claim hardly more often than one.
+
+    Args:
+        scores: scores of the canaries ``[m]``; larger scores suggest that a canary was in.
+        included: whether each canary was in ``[m]``.
+        made: number of guesses.
+        confidence: confidence of the test that follows.
+
+    >>> included = np.arange(20) % 2 == 0
+    >>> guess_either_way(1.0 * included, included, 20)
+    (Guesses(canaries=20, made=20, correct=20), False)
+    >>> guess_either_way(-1.0 * included, included, 20)
+    (Guesses(canaries=20, made=20, correct=20), True)
+    """
+    turned = guess(-scores, included, made)
+    if p_value_one_run(turned, 0.0, 0.0) < TURNED_BY_CHANCE * significance_of(confidence):
+        return turned, True
+    return guess(scores, included, made), False
+
+
 def p_value_one_run(guesses: Guesses, epsilon: float, delta: float) -> float:
     """Return an upper bound of the probability of so many correct guesses under (epsilon, delta).
 
@@ -129,7 +159,7 @@ def epsilon_one_run(guesses: Guesses, delta: float, *, confidence: float = 0.99)
     References:
         Steinke et al., 2023.
     """
-    significance = _significance(confidence)
+    significance = significance_of(confidence)
 
     def excess(epsilon: float) -> float:
         return p_value_one_run(guesses, epsilon, delta) - significance
@@ -210,7 +240,7 @@ def mu_one_run(guesses: Guesses, *, confidence: float = 0.99) -> float:
     References:
         Mahloujifar et al., 2025, with the trade-off curve of N(0, 1) against N(mu, 1).
     """
-    significance = _significance(confidence)
+    significance = significance_of(confidence)
 
     def impossible(mu: Floats) -> Bools:
         return refuted(guesses, gaussian_least_false_positives(mu), significance)
@@ -233,91 +263,6 @@ def epsilon_one_run_f_dp(guesses: Guesses, delta: float, *, confidence: float = 
     return epsilon_of_mu(mu_one_run(guesses, confidence=confidence), delta)
 
 
-def accuracy_of_mu(mu: float, share: float) -> float:
-    """Return the expected share of correct guesses on canaries of a Gaussian mechanism.
-
-    Args:
-        mu: shift of the score of a canary that is in, in standard deviations.
-        share: share of the canaries that are guessed, half of it on each side; in (0, 1].
-
-    >>> round(accuracy_of_mu(2.0, 1.0), 4)  # all are guessed: Phi(1)
-    0.8413
-    """
-
-    def above(cut: float) -> float:  # by symmetry around mu / 2, cut is measured from there
-        return float(special.ndtr(mu / 2 - cut) + special.ndtr(-mu / 2 - cut)) / 2
-
-    cut = 0.0
-    if share < 1:
-        cut = float(optimize.brentq(lambda at: above(at) - share / 2, 0.0, mu / 2 + 40))
-    return float(special.ndtr(mu / 2 - cut) / (2 * above(cut)))
-
-
-def mu_of_accuracy(accuracy: float, share: float) -> float:
-    """Return the inverse of ``accuracy_of_mu``; 0 for an accuracy of one half or less.
-
-    >>> round(mu_of_accuracy(accuracy_of_mu(1.3, 0.2), 0.2), 6)
-    1.3
-    """
-    if accuracy <= 0.5:
-        return 0.0
-    if accuracy >= accuracy_of_mu(LARGEST_MU, share):
-        return LARGEST_MU
-    return float(optimize.brentq(lambda mu: accuracy_of_mu(mu, share) - accuracy, 0.0, LARGEST_MU))
-
-
-def guesses_for(canaries: int, least: LeastFalsePositives, *, confidence: float = 0.99) -> int:
-    """Return the number of guesses that detects the smallest violation of a claim.
-
-    It depends on the claim alone, so that the bounds hold for this number.
-
-    Args:
-        canaries: m, number of canaries.
-        least: the claim.
-        confidence: confidence of the test.
-
-    Returns:
-        An even number; a quarter of the canaries if no number of guesses refutes the claim.
-
-    >>> guesses_for(500, gaussian_least_false_positives(0.3))
-    124
-    """
-    require_count(canaries, "number of canaries")
-    if canaries < 8:
-        return canaries
-    seen = {}
-    for j in range(12):
-        made = max(8, 2 * round(canaries * 2 ** (-j / 2) / 2))
-        if made <= canaries and made not in seen:
-            mu = smallest_seen(canaries, made, least, confidence=confidence)
-            seen[made] = math.inf if mu is None else mu
-    best = min(seen, key=lambda made: (seen[made], -made))
-    return best if math.isfinite(seen[best]) else max(2, 2 * round(canaries / 8))
-
-
-def smallest_seen(
-    canaries: int, made: int, least: LeastFalsePositives, *, confidence: float = 0.99
-) -> float | None:
-    """Return the smallest mu for which canaries of expected accuracy refute a claim.
-
-    Args:
-        canaries: m.
-        made: number of guesses.
-        least: the claim.
-        confidence: confidence of the test.
-
-    Returns:
-        None if even guesses without an error would not refute it.
-    """
-    significance = _significance(confidence)
-
-    def refutes(correct: int) -> bool:
-        return bool(refuted(Guesses(canaries, made, correct), least, significance))
-
-    fewest = bisect_left(range(made + 1), True, key=refutes)
-    return None if fewest > made else mu_of_accuracy(fewest / made, made / canaries)
-
-
 def _last_true(holds: Callable[[Floats], Bools], high: float) -> float:
     """Return the upper end of the interval from 0 in which a condition holds, rounded down."""
     low = 0.0
@@ -330,7 +275,8 @@ def _last_true(holds: Callable[[Floats], Bools], high: float) -> float:
     return low
 
 
-def _significance(confidence: float) -> float:
+def significance_of(confidence: float) -> float:
+    """Return the significance of a confidence, a share below 1."""
     require(
         0 < confidence < 1, f"confidence is {confidence:g}; expected a share below 1, like 0.99"
     )

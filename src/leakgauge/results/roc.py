@@ -113,31 +113,6 @@ def resampled_auroc(positive: Bools, score: Floats, block: Ints, drawn: Floats) 
     return share
 
 
-def resampled_tpr(
-    positive: Bools, score: Floats, block: Ints, drawn: Floats, limit: float
-) -> Floats:
-    """Return the largest true positive rate ``[r]`` at a false positive rate up to ``limit``.
-
-    Trials of equal score are accepted together. The arguments are those of ``resampled_auroc``.
-
-    >>> positive = np.array([True, False, True, False])
-    >>> score, block = np.array([2.0, 1.0, 0.0, 0.5]), np.array([0, 0, 1, 1])
-    >>> resampled_tpr(positive, score, block, np.array([[1.0, 1.0], [0.0, 2.0]]), 0.5).tolist()
-    [0.5, 0.0]
-    """
-    count = drawn.shape[1]
-    negatives = drawn @ _sizes(block[~positive], count)
-    positives = drawn @ _sizes(block[positive], count)
-    accepted = _accepted(score[~positive], block[~positive], drawn, limit * negatives + 1e-9)
-    # The highest score of a negative that a resample rejects; every positive above is accepted.
-    steps, inverse = np.unique(accepted, return_inverse=True)
-    above = np.stack([_sizes(block[positive][score[positive] > one], count) for one in steps])
-    most = (above[inverse] * drawn).sum(axis=1)
-    with np.errstate(invalid="ignore"):
-        best: Floats = most / positives
-    return np.where(negatives > 0, best, np.nan)
-
-
 def _won(positive: Bools, score: Floats, block: Ints, count: int) -> Floats:
     """Return how many pairs the positives of each block win against the negatives of each block.
 
@@ -158,27 +133,6 @@ def _won(positive: Bools, score: Floats, block: Ints, count: int) -> Floats:
         pairs = (below[lower] + below[upper]) / 2
         won[np.ix_(rows, blocks)] = np.add.reduceat(pairs, starts, axis=0)
     return won
-
-
-def _accepted(score: Floats, block: Ints, drawn: Floats, limit: Floats) -> Floats:
-    """Return the highest score of a negative that each resample rejects ``[r]``; -inf for none."""
-    order = np.argsort(-score, kind="stable")
-    ends = _tie_ends(score[order])
-    rejected, mass = np.full(len(drawn), -np.inf), np.zeros(len(drawn))
-    waiting = np.arange(len(drawn))
-    start, size = 0, 64
-    while len(waiting) and start < len(ends):
-        chunk = ends[start : start + size]
-        first = 0 if start == 0 else ends[start - 1] + 1
-        weights = drawn[waiting][:, block[order[first : chunk[-1] + 1]]]
-        total = mass[waiting, None] + np.cumsum(weights, axis=1)[:, chunk - first]
-        over = total > limit[waiting, None]
-        done = over.any(axis=1)
-        rejected[waiting[done]] = score[order[chunk[over[done].argmax(axis=1)]]]
-        mass[waiting] = total[:, -1]
-        waiting = waiting[~done]
-        start, size = start + size, min(2 * size, max(1, CELLS // len(drawn)))
-    return rejected
 
 
 def _sizes(block: Ints, count: int) -> Floats:

@@ -6,7 +6,7 @@ exist, the jackknife leaves out each user in turn. ``results.intervals`` explain
 draws ``replicates`` resamples; ``confidence`` is two-sided.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,9 +14,10 @@ from numpy.random import Generator
 from scipy import special
 
 from leakgauge.core.checks import require
+from leakgauge.results.few_errors import auroc_interval, rate_interval, tpr_interval
 from leakgauge.results.intervals import bootstrap_interval, draw_blocks, jackknife_interval
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.roc import area, best_rate, cumulative, resampled_auroc, resampled_tpr
+from leakgauge.results.roc import area, best_rate, cumulative, resampled_auroc
 from leakgauge.results.statistics import Bools, Floats, Ints
 
 AUROC = "auroc"
@@ -124,7 +125,7 @@ def each_value(
 ) -> list[Estimate]:
     """Return the AUROC of each value against all others, with block-bootstrap intervals.
 
-    The trials belong to at least two blocks.
+    The trials belong to at least two blocks. An interval is at least that for few errors.
     """
     index, drawn = trials.resampled_blocks(replicates, rng)
     estimates = []
@@ -133,6 +134,8 @@ def each_value(
         auroc = float(area(*cumulative(positive, log_odds, None)))
         again = resampled_auroc(positive, log_odds, index, drawn)
         ends = bootstrap_interval(auroc, again, blocks=drawn.shape[1], confidence=confidence)
+        if 0 < auroc < 1:
+            ends = _widest(ends, auroc_interval(positive, log_odds, index, confidence))
         estimates.append(Estimate(auroc, *ends, int(positive.sum()), confidence))
     return estimates
 
@@ -173,9 +176,11 @@ def score(
     replicates: int = 1000,
     confidence: float = 0.95,
 ) -> dict[str, Estimate]:
-    """Return the four scores of Li et al., section 5.1.2, with block-bootstrap intervals.
+    """Return the four scores of Li et al., section 5.1.2, with intervals.
 
-    If trials share users, the intervals are those of the jackknife over users.
+    They resample blocks, and are at least those for few errors; that of the TPR covers the
+    threshold, too (``results.few_errors``). If trials share users, the intervals are those of the
+    jackknife over users. The TPR at 1 % FPR is left out with fewer than 100 negatives.
 
     Args:
         trials: trials of at least two blocks, or about at least two users that no trial always has.
@@ -185,6 +190,8 @@ def score(
         ``{"auroc", "tpr_at_1_fpr", "success", "advantage"}``, all within 0 and 1.
     """
     values = figures(trials)
+    if any(not shows_rate(one, 0.01) for one, _ in _one_against_rest(trials)):
+        del values[TPR_AT_1_FPR]
     ends = _ends(trials, values, confidence, rng, replicates)
     n = len(trials.truth)
     estimates = {
@@ -215,19 +222,46 @@ def _ends(
         }
     index, drawn = trials.resampled_blocks(replicates, rng)
     again, blocks = resampled_figures(replace(trials, block=index), drawn), drawn.shape[1]
-    return {
-        metric: bootstrap_interval(value, again[metric], blocks=blocks, confidence=confidence)
-        for metric, value in values.items()
+    parts = [(*each, index) for each in _one_against_rest(trials)]
+    ends = {
+        metric: bootstrap_interval(values[metric], replicates, blocks=blocks, confidence=confidence)
+        for metric, replicates in again.items()
     }
+    if 0 < values[AUROC] < 1:
+        of_values = [auroc_interval(*part, confidence) for part in parts]
+        ends[AUROC] = _widest(ends[AUROC], _mean(of_values))
+    ends[SUCCESS] = _widest(ends[SUCCESS], rate_interval(hits(trials), index, confidence))
+    if TPR_AT_1_FPR in values:
+        ends[TPR_AT_1_FPR] = _mean([tpr_interval(*part, 0.01, confidence) for part in parts])
+    return ends
+
+
+def shows_rate(positive: Bools, fpr: float) -> bool:
+    """Return whether there are 1 / fpr negatives: fewer show no false positive rate so small.
+
+    >>> shows_rate(np.arange(99) < 0, 0.01), shows_rate(np.arange(100) < 0, 0.01)
+    (False, True)
+    """
+    return bool((~positive).sum() * fpr >= 1 - 1e-9)
+
+
+def _widest(*intervals: tuple[float, float]) -> tuple[float, float]:
+    lows, highs = zip(*intervals, strict=True)
+    return min(lows), max(highs)
+
+
+def _mean(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the interval of a mean, as if all errors were correlated."""
+    low, high = np.mean(intervals, axis=0).tolist()
+    return low, high
 
 
 def resampled_figures(trials: ScoredTrials, drawn: Floats) -> dict[str, Floats]:
-    """Return ``figures`` ``[r]`` of resamples that draw each block ``drawn [r, k]`` times."""
+    """Return AUROC and success ``[r]`` of resamples that draw each block ``drawn [r, k]`` times."""
     parts = [(*each, trials.block, drawn) for each in _one_against_rest(trials)]
     right = np.bincount(trials.block, weights=hits(trials))
     return {
         AUROC: np.mean([resampled_auroc(*part) for part in parts], axis=0),
-        TPR_AT_1_FPR: np.mean([resampled_tpr(*part, 0.01) for part in parts], axis=0),
         SUCCESS: (drawn @ right) / (drawn @ np.bincount(trials.block)),
     }
 

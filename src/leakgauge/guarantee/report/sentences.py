@@ -130,6 +130,16 @@ def _measured(audited: AuditedGuarantee) -> str:
     return (
         f"Measured: epsilon is at least {short(estimate.low)} (95 % confidence; best guess "
         f"{short(estimate.value)}; delta {audited.settings['delta']:g}). {_limit(audited)}."
+        f"{_turned(audited)}"
+    )
+
+
+def _turned(audited: AuditedGuarantee) -> str:
+    if "turned" not in audited.epsilon.details:
+        return ""
+    return (
+        " The scores are turned round: they are smaller for another value, which reveals it as "
+        "well. The mechanism may release the gradient with the wrong sign."
     )
 
 

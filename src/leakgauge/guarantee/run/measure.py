@@ -24,6 +24,9 @@ from leakgauge.results.statistics import histogram_of
 
 BINS = 60
 
+TURNED = {"turned": "smaller scores suggest another value"}
+"""The detail of figures from scores that are turned round."""
+
 
 def measurements_of(
     prepared: GuaranteePrepared, pair: NeighbourPair, result: AuditResult
@@ -44,11 +47,12 @@ def measurements_of(
         adversary=spec.statistic,
         seed=spec.seed,
     )
+    details = values_in_details(pair.attribute.values) | (TURNED if result.turned else {})
     return [
         context.measurement(
             name,
             estimate,
-            details=values_in_details(pair.attribute.values),
+            details=details,
             theory=promised if name == EPSILON else {},
             histogram=scores if name == EPSILON else None,
         )

@@ -11,7 +11,7 @@ from leakgauge.core.types import Dataset
 from leakgauge.core.versions import versions
 from leakgauge.data.encoding import encode
 from leakgauge.data.roles import resolve_roles
-from leakgauge.data.source import Source
+from leakgauge.data.source import Source, explained
 from leakgauge.data.table import Roles, Table, make_table
 from leakgauge.guarantee.checking import check, claimed_by, promised_by
 from leakgauge.guarantee.mechanism import DPSGDMechanism
@@ -111,14 +111,15 @@ def _resolved(spec: GuaranteeSpec, roles: Roles, attribute: str) -> GuaranteeSpe
 def _table(spec: GuaranteeSpec, source: Source, attribute: str, label: str) -> Table:
     """Return the table with the attribute among its features, and without ranges of it."""
     cut = {column: ranges for column, ranges in spec.bins.items() if column != attribute}
-    roles = Roles(label, (), spec.group, spec.drop, cut)
+    roles = Roles(label, (), spec.group, spec.drop, cut, spec.merge_rare)
     for role, names in (("label", [label]), ("group", [spec.group]), ("drop", spec.drop)):
         require(
             attribute not in names,
             f"--attribute {attribute!r} cannot be audited, as --{role} names it, too; name "
             "another column",
         )
-    table = make_table(source.frame, roles, drop_missing=spec.drop_missing)
+    with explained(source):
+        table = make_table(source.frame, roles, drop_missing=spec.drop_missing)
     # Only the notes say why a column is not a feature.
     prefix, features = f"column {attribute!r} ", table.features
     why = "".join(f"; {note}" for note in table.notes if note.startswith(prefix))
@@ -163,6 +164,7 @@ def _settings(spec: GuaranteeSpec) -> dict[str, Any]:
         "drop": list(spec.drop),
         "bins": dict(spec.bins),
         "drop_missing": spec.drop_missing,
+        **({"merge_rare": spec.merge_rare} if spec.merge_rare else {}),
         "device": spec.device,
         "seed": spec.seed,
         "table": spec.data,

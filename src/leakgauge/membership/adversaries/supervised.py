@@ -21,10 +21,10 @@ from leakgauge.results.roc import auroc
 
 @dataclass(frozen=True)
 class Platt:
-    """An increasing linear map from scores to log odds, for equally many members and others.
+    """A linear map from scores to log odds, for equally many members and others.
 
     Attributes:
-        slope: slope, above 0.
+        slope: slope, above 0; 0 if known records show nothing.
         shift: intercept.
     """
 

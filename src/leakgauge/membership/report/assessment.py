@@ -27,12 +27,15 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
         Worst("record", f"row {one.row}", ODDS, one.odds, test.who)
         for test in leading(tests)
         for one in exposed(test, folder)[:1]
+        if one.odds > 1
     ]
     return Assessment(
         threat=_threat(answer, tests),
         findings=_findings(tests),
         worst=worst,
-        no_worst="" if worst else "the run kept no record at risk",
+        no_worst=""
+        if worst
+        else "the run names no record that validation records show to be at risk",
         limits=LIMITS,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from leakgauge.membership.catalog import ABOUT
-from leakgauge.membership.metrics import LEAKAGE, METRICS
+from leakgauge.membership.metrics import LEAKAGE, METRICS, NEEDS
 from leakgauge.membership.report.as_json import lines
 from leakgauge.membership.report.charts import norms_by_epoch, odds
 from leakgauge.membership.report.defenses import defense_rows, effect, next_command
@@ -94,6 +94,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "white_box": about_white_box(tests),
             "missing": answer.missing,
             "metrics": {name: METRICS[name].label for name in LEAKAGE},
+            "needs": NEEDS,
             "groups": _grouped(tests),
             "about": {
                 one.adversary: ABOUT.get(one.adversary.partition(":")[0], _OF_OWN_CODE)

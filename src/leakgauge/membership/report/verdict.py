@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakgauge.core.knowledge import ADAPTIVE
-from leakgauge.membership.metrics import TPR_AT_01_FPR
+from leakgauge.membership.metrics import NEEDS, TPR_AT_01_FPR
 from leakgauge.membership.report.tests import setting_of
 from leakgauge.membership.spec import ASCENT, BOTH, GLOBAL, ISOLATE, PARTS, SECOND
 from leakgauge.report.grouping import UNDEFENDED, Test
@@ -174,11 +174,14 @@ def _leak(test: Test, auroc: Estimate, chance: float) -> str:
 def _few(test: Test) -> str:
     """Return a sentence on members recognised with few false alarms."""
     strict, mild = test.whole(TPR_AT_01_FPR), test.whole(TPR_AT_1_FPR)
-    if strict is None or mild is None:
-        return ""
+    if mild is None:
+        return f" The share of members at false alarms in 1 of 100 others {NEEDS[TPR_AT_1_FPR]}."
+    rare = f"the share at 1 of 1,000 {NEEDS[TPR_AT_01_FPR]}"
+    if strict is not None:
+        rare = f"in 1 of 1,000 {percent(strict.estimate.value)}"
     return (
         f" With false alarms in 1 of 100 others it recognises {percent(mild.estimate.value)} of "
-        f"the members, in 1 of 1,000 {percent(strict.estimate.value)}."
+        f"the members, {rare}."
     )
 
 

@@ -14,9 +14,8 @@ from leakgauge.core.rng import derive, stream
 from leakgauge.core.threads import one_thread
 from leakgauge.defenses import none
 from leakgauge.membership.adversaries.adversary import MembershipAttack
-from leakgauge.membership.adversaries.supervised import fit_platt
 from leakgauge.membership.checking import attacks_of, defenses_of
-from leakgauge.membership.run.at_risk import AtRisk, keep_at_risk, most_at_risk
+from leakgauge.membership.run.at_risk import AtRisk, keep_at_risk, most_at_risk, supported
 from leakgauge.membership.run.federated import federated_targets
 from leakgauge.membership.run.over_participants import over_participants
 from leakgauge.membership.run.preparing import MembershipPrepared
@@ -223,6 +222,7 @@ def _at_risk(
     for part in dict.fromkeys(
         (one.defense, one.knowledge, one.adversary) for one in measurements if one.round == HEADLINE
     ):
+        among = sum(one[:2] == part[:2] for one in scored)
         exposed = [
             one
             for scores, model in zip(scored[part], models[part[0]], strict=True)
@@ -231,7 +231,7 @@ def _at_risk(
                 model.targets.member,
                 model.targets.rows.cpu().numpy(),
                 count=count,
-                calibrate=fit_platt(scores.validation, model.validation.member),
+                calibrate=supported(scores.validation, model.validation.member, among=among),
             )
         ]
         found[part[0]] = sorted(exposed, key=lambda one: -one.odds)[:count]

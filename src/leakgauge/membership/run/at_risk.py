@@ -7,12 +7,16 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from leakgauge.core.files import write_text
 from leakgauge.membership.adversaries.adversary import Floats
+from leakgauge.membership.adversaries.supervised import Platt, fit_platt
 from leakgauge.results.statistics import Ints
 
 AT_RISK_FILE = "at-risk.json"
+SIGNIFICANCE = 0.025
+"""One side of a 95 % interval: members of the validation records must score higher by this much."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,52 @@ class AtRisk:
     row: int
     odds: float
     above: float
+
+
+@dataclass(frozen=True)
+class Supported:
+    """Log odds that validation records support.
+
+    Attributes:
+        platt: map from scores to log odds; its slope is 0 if validation records do not show that
+            members score higher.
+        least: smallest log odds: about 1 to the number of validation members.
+        most: largest log odds: about the number of validation non-members to 1.
+    """
+
+    platt: Platt
+    least: float
+    most: float
+
+    def __call__(self, scores: Floats) -> Floats:
+        """Return the log odds ``[n]``."""
+        return np.clip(self.platt(scores), self.least, self.most)
+
+
+def supported(scores: Floats, member: NDArray[np.bool_], *, among: int = 1) -> Supported:
+    """Return the calibration that validation records support.
+
+    No share below 1 / n can be seen among n records, so odds above n to 1 have no evidence.
+
+    Args:
+        scores: scores of validation records ``[n]``, higher for members.
+        member: whether each is a member ``[n]``; at least one of each kind.
+        among: number of attacks from which these records chose this one (Bonferroni).
+
+    References:
+        Mann and Whitney, On a test of whether one of two random variables is stochastically larger
+        than the other, Annals of Mathematical Statistics 1947.
+
+    >>> found = supported(np.arange(40.0), np.arange(40) >= 20)
+    >>> float(np.exp(found(np.array([1e6]))[0]).round(6))
+    20.0
+    >>> float(supported(np.arange(40.0), np.arange(40) % 2 == 1)(np.array([1e6]))[0])
+    0.0
+    """
+    members, others = scores[member], scores[~member]
+    seen = stats.mannwhitneyu(members, others, alternative="greater").pvalue
+    platt = fit_platt(scores, member) if seen < SIGNIFICANCE / among else Platt(0.0, 0.0)
+    return Supported(platt, -float(np.log(len(members))), float(np.log(len(others))))
 
 
 def most_at_risk(

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.core.numbers import is_number
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source, fingerprint
@@ -131,15 +132,16 @@ def _rows(file: Path, count: int) -> NDArray[np.int64]:
         lines = file.read_text(encoding="utf-8").split()
     except UnicodeDecodeError as error:
         raise InputError(f"records {str(file)!r} are not text; {WANTED}") from error
-    bad = next((line for line in lines if not line.isdecimal()), None)
+    bad = next((line for line in lines if not (line.isdecimal() and is_number(line))), None)
     require(bad is None, f"records {str(file)!r} hold {str(bad)[:40]!r}; {WANTED}")
-    rows = np.array([int(line) for line in lines], dtype=np.int64)
-    outside = rows[rows >= count]
+    numbers = [int(line) for line in lines]
+    largest = max(numbers, default=0)
     require(
-        len(outside) == 0,
-        f"records {str(file)!r} name row {outside[:1].sum()}; the task's Dataset has {count} rows, "
+        largest < count,
+        f"records {str(file)!r} name row {largest}; the task's Dataset has {count} rows, "
         "counted from 0",
     )
+    rows = np.array(numbers, dtype=np.int64)
     found, counts = np.unique(rows, return_counts=True)
     repeated = found[counts > 1]
     require(

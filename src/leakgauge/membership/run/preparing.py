@@ -3,13 +3,14 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
+from leakgauge.core.checks import require
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source
 from leakgauge.membership.checking import attacks_of, defenses_of
 from leakgauge.membership.run.given import given_model
 from leakgauge.membership.run.roles import RecordRoles, assign_roles
+from leakgauge.membership.run.target_model import layers_of
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
@@ -39,10 +40,10 @@ class MembershipPrepared(Prepared):
     label: str
     snapshots: Sequence[Task] = ()
 
-    def identity(self) -> dict[str, Any]:
-        """Return everything that the figures depend on, with the content of a given model."""
-        given = {"given": self.run.data["fingerprint"]} if self.snapshots else {}
-        return {**super().identity(), **given}
+    def inputs(self) -> dict[str, str]:
+        """Return the digest of a given model with its members and non-members."""
+        given = self.run.data["fingerprint"]
+        return {"checkpoint, members and non-members": given} if self.snapshots else {}
 
 
 def prepare(spec: MembershipSpec, source: Source) -> MembershipPrepared:
@@ -56,6 +57,7 @@ def prepare(spec: MembershipSpec, source: Source) -> MembershipPrepared:
     given = given_model(spec, source) if spec.checkpoint else None
     records = records_of(spec, source, hidden=spec.hidden, net=spec.net)
     if given is not None:
+        _refuse_layers(spec, given.snapshots[-1], given.data)
         run = _described(spec, source, records, given.roles, given.snapshots[-1])
         facts = {**run.data, "records": len(given.data), "fingerprint": given.fingerprint}
         return MembershipPrepared(
@@ -73,6 +75,7 @@ def prepare(spec: MembershipSpec, source: Source) -> MembershipPrepared:
     task = Task(copy.deepcopy(task.model).eval(), task.loss)
     for defense in defenses_of(spec):
         defense.check(task)
+    _refuse_layers(spec, task, data)
     run = _described(spec, source, records, roles, task)
     return MembershipPrepared(spec, source, task, data.to(spec.device), roles, run, records.label)
 
@@ -86,6 +89,20 @@ def _resolved(spec: MembershipSpec, source: Source) -> MembershipSpec:
     roles = roles_for(spec, source)
     bins = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
     return replace(spec, label=roles.label, group=roles.group, drop=roles.drop, bins=bins)
+
+
+def _refuse_layers(spec: MembershipSpec, task: Task, data: Dataset) -> None:
+    """Refuse an attack whose settings name more layers than the model has."""
+    for attack in attacks_of(spec):
+        if not any(key in attack.name for key in ("layers=", "hidden=", "skip=")):
+            continue
+        count = len(layers_of(task, data))
+        needs = attack.needs
+        require(
+            -1 <= needs.layers <= count and -1 <= needs.hidden < count,
+            f"--adversary {attack.name} needs {needs.layers} layers with gradients and "
+            f"{needs.hidden} hidden ones; the model has {count}, the last of which is not hidden",
+        )
 
 
 def _described(

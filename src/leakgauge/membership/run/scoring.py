@@ -14,15 +14,15 @@ from leakgauge.membership.adversaries.adversary import Floats, log_posterior
 from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM, TPR_AT_01_FPR, TRAIN_ACCURACY
 from leakgauge.membership.run.training import Norms
 from leakgauge.membership.spec import QUESTION
-from leakgauge.results.intervals import bootstrap_interval, draw_blocks
+from leakgauge.results.few_errors import tpr_interval
 from leakgauge.results.measurements import (
     HEADLINE,
     CellContext,
     Estimate,
     Measurement,
 )
-from leakgauge.results.roc import auroc, resampled_tpr, tpr_at_fpr
-from leakgauge.results.scores import ACCURACY, AUROC, chance, each_value, roc, score
+from leakgauge.results.roc import auroc, tpr_at_fpr
+from leakgauge.results.scores import ACCURACY, AUROC, chance, each_value, roc, score, shows_rate
 from leakgauge.results.scores import ScoredTrials as Trials
 from leakgauge.results.statistics import Ints, histogram_of, mean_estimate
 from leakgauge.runs.parts import Kept
@@ -110,7 +110,8 @@ def score_attack(
     trials = Trials(targets.member.astype(np.int64), log_posterior(scores.targets), targets.block)
     guess, inside = chance(trials.truth, 0.5), np.clip(scores.targets, -BEYOND, BEYOND)
     figures = score(trials, majority=0.5, rng=rng)
-    figures[TPR_AT_01_FPR] = tpr(targets, scores.targets, 0.001, rng=rng)
+    if shows_rate(targets.member, 0.001):
+        figures[TPR_AT_01_FPR] = tpr(targets, scores.targets, 0.001)
     guess[TPR_AT_01_FPR] = _guessed(trials.truth, 0.001)
     for metric, estimate in figures.items():
         one = context.measurement(metric, estimate, chance=guess[metric])
@@ -139,14 +140,11 @@ def headline(measurements: Mapping[str, list[Measurement]]) -> list[Measurement]
     return [replace(one, round=HEADLINE) for one in best]
 
 
-def tpr(targets: Targets, log_odds: Floats, rate: float, *, rng: np.random.Generator) -> Estimate:
+def tpr(targets: Targets, log_odds: Floats, rate: float) -> Estimate:
     """Return the true positive rate at a false positive rate, with an interval."""
     value = float(tpr_at_fpr(targets.member, log_odds, rate))
-    names, index = np.unique(targets.block, return_inverse=True)
-    drawn = draw_blocks(len(names), 1000, rng)
-    again = resampled_tpr(targets.member, log_odds, index, drawn, rate)
-    low, high = bootstrap_interval(value, again, blocks=len(names))
-    return Estimate(value, low, high, len(targets.member))
+    ends = tpr_interval(targets.member, log_odds, targets.block, rate)
+    return Estimate(value, *ends, len(targets.member))
 
 
 def _by_class(

@@ -264,10 +264,15 @@ def with_params(task: Task, tensors: Params) -> Task:
     return Task(model, task.loss)
 
 
+def layers_of(task: Task, data: Dataset) -> list[str]:
+    """Return the names of the layers with parameters, in the order in which they run."""
+    return [one.name for one in walk(task, data.x[:2]) if one.parameters]
+
+
 def _observe(
     snapshots: Sequence[Task], data: Dataset, needs: Needs, references: Sequence[Task]
 ) -> Observed:
-    layers = [one.name for one in walk(snapshots[0], data.x[:2]) if one.parameters]
+    layers = layers_of(snapshots[0], data)
     return observe(
         snapshots,
         data,
