@@ -14,6 +14,7 @@ import pandas as pd
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.source import Source, array_source, frame_source, open_data
+from leakgauge.data.text_tables import TextFormat
 from leakgauge.result import Result
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ class Data:
     source: Source
     roles: Mapping[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Return a summary without rows, as a notebook shows it."""
+        roles = "".join(f", {name} {value!r}" for name, value in self.roles.items())
+        return f"<Data: {self.source!r}{roles}>"
+
 
 def load(
     data: Any,
@@ -47,6 +53,10 @@ def load(
     drop: Sequence[str] = (),
     bins: Mapping[str, int] | None = None,
     drop_missing: bool = False,
+    sheet: str | None = None,
+    decimal: str | None = None,
+    missing: Sequence[str] = (),
+    keep_na: bool = False,
     secrets: Mapping[str, Any] | None = None,
     users: Any = None,
 ) -> Data:
@@ -63,6 +73,10 @@ def load(
         drop: columns to leave out.
         bins: number of ranges into which to cut a numeric label or secret.
         drop_missing: whether to leave out rows without label, secret or group.
+        sheet: for a workbook, the sheet by name or number.
+        decimal: for a file, the decimal mark of numbers in text, if both fit.
+        missing: for a file, words that count as missing in every column.
+        keep_na: for a file, whether NA, null and such words stay values among numbers, too.
         secrets: for an array, columns ``[n]`` by name, which are not features.
         users: for an array, the user of each record ``[n]``.
 
@@ -77,15 +91,18 @@ def load(
         "bins": dict(bins or {}),
         "drop_missing": drop_missing,
     }
+    how = {"sheet": sheet, "decimal": decimal, "missing": tuple(missing), "keep_na": keep_na}
+    text = TextFormat.of(None, None, **how)
     if isinstance(data, np.ndarray) or (
         type(data).__module__.startswith("torch") and not isinstance(data, Task)
     ):
         require(labels is not None, "an array of records needs labels; give load(x, y, ...)")
+        require(text is None, f"{text and text.given} is about a file; leave it out")
         source = array_source(data, labels, secrets or {}, users)
         names = {"label": "label", "secret": secret or next(iter(secrets or {}), None)}
         given |= names | ({"group": "user"} if users is not None else {})
     else:
-        source = _source(data, labels)
+        source = _source(data, labels, text)
     return Data(source, {name: value for name, value in given.items() if value})
 
 
@@ -199,9 +216,11 @@ def compare(
     return compare_runs(one, other, questions(), defenses=names[:-1], against=names[-1])
 
 
-def _source(data: Any, dataset: Any) -> Source:
+def _source(data: Any, dataset: Any, text: TextFormat | None) -> Source:
     from leakgauge.runs.sources import task_source
 
+    is_path = isinstance(data, str | Path)
+    require(is_path or text is None, f"{text and text.given} is about a file; leave it out")
     if isinstance(data, Source):
         return data
     if isinstance(data, Task):
@@ -214,7 +233,7 @@ def _source(data: Any, dataset: Any) -> Source:
     if isinstance(data, pd.DataFrame):
         return frame_source(data)
     if isinstance(data, str | Path):
-        return open_data(data)
+        return open_data(data, text=text)
     raise InputError(
         f"data are {type(data).__name__}; expected a path, the name of a dataset, a DataFrame, "
         "an array with labels, or a Task with a Dataset"

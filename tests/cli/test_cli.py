@@ -52,7 +52,7 @@ def test_json_has_what_a_pipeline_needs(finished: tuple[Path, dict]) -> None:
         assert (cell["defense"], cell["knowledge"], cell["trials"]) == ("none", "static", 200)
         assert [r["round"] for r in cell["rounds"]] == [1, 2]
         for measured in (cell["accumulated"], *cell["rounds"]):
-            for metric in ("auroc", "tpr_at_1_fpr", "success", "advantage"):
+            for metric in ("auroc", "success", "advantage"):
                 found = measured[metric]
                 assert found["low"] <= found["value"] <= found["high"]
         assert 0 < cell["utility"]["accuracy"]["value"] <= 1
@@ -329,8 +329,8 @@ BASE = ("--label", "income", "--secret", "sex")
         (("--task", "mine:leaves"), "SystemExit"),
         (("--task", "mine:build", "--hidden", 3), "--hidden is about a TABLE"),
         (("{table}", *BASE, "--trials", 10), "--trials"),
-        (("{table}", *BASE, "--lr", "inf"), "--lr is inf"),
-        (("{table}", *BASE, "--lr", "nan"), "--lr is nan"),
+        (("{table}", *BASE, "--lr", "inf"), "--lr is 'inf'"),
+        (("{table}", *BASE, "--lr", "nan"), "--lr is 'nan'"),
         (("{table}", *BASE, "--rounds=many"), "'many'"),
         (("{table}", *BASE, "--bins", "age=\u00b2"), "expected COL=N"),
         (("{table}", *BASE, "--device", "meta"), "--device meta"),
@@ -347,7 +347,7 @@ BASE = ("--label", "income", "--secret", "sex")
         (("{table}", *BASE, "--group", "person", "--drop", "person"), "the group; it is also drop"),
         (("{table}", *BASE, "--bins", "sex=4", "--bins", "sex=2"), "--bins names 'sex' twice"),
         (("{table}", *BASE, "--trials", 10**23), "--trials is"),
-        (("{table}", *BASE, "--hidden", 10**11), "more memory than there is"),
+        (("{table}", *BASE, "--hidden", 10**11), "of at most 100,000"),
         (("x" * 300, *BASE), "cannot be opened: File name too long"),
     ],
     ids=lambda value: " ".join(map(str, value))[:60] if isinstance(value, tuple) else "",

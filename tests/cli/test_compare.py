@@ -35,7 +35,7 @@ def people(n: int = 1500) -> pd.DataFrame:
 
 
 def audit(out: Path, **more: object) -> lg.Result:
-    chosen = {"rounds": 1, "trials": 200, "shadow": 300, "hidden": (8,), "batch_size": 4, **more}
+    chosen = {"rounds": 1, "trials": 240, "shadow": 300, "hidden": (8,), "batch_size": 4, **more}
     data = lg.load(people(), label="rich", secret="sex")
     return lg.audit(data, "property", adversaries=["energies"], out=out, **chosen)
 

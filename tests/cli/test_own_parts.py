@@ -138,4 +138,4 @@ def test_a_folder_of_other_code_is_refused(folder: Path, tmp_path: Path) -> None
     (tmp_path / "edited_parts.py").write_text(MODULE + "\n# edited\n")
     done = command.run("audit", *words, cwd=tmp_path)
     assert done.returncode == 2
-    assert "holds another run (edited_parts:build is " in done.stderr
+    assert "holds another run (the content of edited_parts:build changed)" in done.stderr

@@ -832,7 +832,7 @@ REFUSALS = {
     "twice": (named("vib:beta=1,beta=2"), "sets 'beta' twice"),
     "left out": (named("clip"), "defense 'clip' does not say 'l2'; for example clip:l2=1"),
     "range": (named("prune:rate=1.5"), "pruning rate is 1.5"),
-    "not a number": (named("noise:std=nan"), "noise has standard deviation nan"),
+    "not a number": (named("noise:std=nan"), "noise: std is 'nan'; expected a number"),
 }
 
 

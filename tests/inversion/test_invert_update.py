@@ -323,7 +323,7 @@ def of_a_table() -> Update:
 
 def renamed() -> Update:
     update = one()
-    parts = [{f"net.{k}": v for k, v in p.items()} for p in (update.values, update.before)]
+    parts = [{f"1.{k}": v for k, v in p.items()} for p in (update.values, update.before)]
     return Update("gradient", *parts, batch_size=2)
 
 

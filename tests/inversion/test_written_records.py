@@ -70,7 +70,7 @@ PATHS: dict[str, Callable[[Task, Case], Made]] = {
 
 
 @pytest.mark.parametrize("path", PATHS)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(case=cases(classes=True))
 def test_attacks_find_what_they_find_on_the_twin(path: str, case: Case) -> None:
     before = case.copied()

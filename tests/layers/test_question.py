@@ -37,7 +37,9 @@ def run_question(source, folder: Path, **settings) -> Answer:
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory) -> Answer:
     """Before any training, when the property's layer has weights of zero."""
-    return run_question(planted(seed=0), tmp_path_factory.mktemp("planted"), rounds=0, under=0.35)
+    return run_question(
+        planted(seed=0), tmp_path_factory.mktemp("planted"), rounds=0, under=0.35, held_out=300
+    )
 
 
 def test_a_planted_property_is_found_in_its_layer_alone(answer: Answer) -> None:

@@ -62,7 +62,7 @@ PATHS: dict[str, Callable[[Task, Case], Made]] = {
 
 
 @pytest.mark.parametrize("path", PATHS)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=cases())
 def test_models_are_observed_as_their_twins(path: str, case: Case) -> None:
     before = case.copied()

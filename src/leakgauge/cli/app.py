@@ -1,12 +1,15 @@
 """The program: finds the commands, runs one, and turns refusals into one line."""
 
+import os
 import pkgutil
 import re
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,8 +17,15 @@ from rich.markup import escape
 
 from leakgauge.cli import commands
 from leakgauge.core.checks import InputError
+from leakgauge.core.user_code import one_line
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
+
+TRACEBACK = "LEAKGAUGE_TRACEBACK"
+"""The environment variable with which a fault of the program shows its traceback."""
+
+LONGEST = 400
+"""Largest number of characters of a word that a refusal shows whole."""
 
 NO_MEMORY = "this needs more memory than there is; lower --trials, --hidden, --shadow"
 
@@ -73,14 +83,29 @@ def main() -> None:
             raise
         sys.exit(_refuse(NO_MEMORY))
     except USAGE_ERROR as error:
-        sys.exit(_refuse(_with_value(error.format_message())))  # type: ignore[attr-defined]
+        message = _with_hint(error.format_message())  # type: ignore[attr-defined]
+        sys.exit(_refuse(_with_value(message)))
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except Exception as error:
         if not _is_unreadable(error):
-            raise
+            if os.environ.get(TRACEBACK):
+                raise
+            sys.exit(_fault(error))
         sys.exit(_refuse(f"{error}; what is finished is kept: repeat the command to resume"))
     sys.exit(code or 0)
+
+
+def _fault(error: Exception) -> int:
+    """Print an error that no part of the program expects; return its exit code, 1."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    print(
+        f"error: a fault of leakgauge or of a library, not of a setting: {one_line(error)} "
+        f"({Path(place.filename).name}, line {place.lineno}); repeat with {TRACEBACK}=1 to see "
+        "the whole, and report it",
+        file=sys.stderr,
+    )
+    return 1
 
 
 def _is_unreadable(error: Exception) -> bool:
@@ -101,6 +126,14 @@ def _with_value(message: str) -> str:
     return f"{message} (came: {typed[match[1]]!r})"
 
 
+def _with_hint(message: str) -> str:
+    """Return a message of Typer, with the option that a word with one dash may stand for."""
+    words = (word for word in sys.argv[1:] if re.fullmatch(r"-[a-z][a-z-]+", word))
+    word = next((one for one in words if message.startswith(f"No such option '{one[:2]}'")), None)
+    return message if word is None else f"No such option {word!r}; did you mean '-{word}'?"
+
+
 def _refuse(reason: str) -> int:
-    print(f"error: {' '.join(reason.split())}", file=sys.stderr)
+    words = (word if len(word) <= LONGEST else f"{word[:60]}..." for word in reason.split())
+    print(f"error: {' '.join(words)}", file=sys.stderr)
     return 2

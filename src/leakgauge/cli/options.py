@@ -13,11 +13,12 @@ from rich.markup import escape
 
 from leakgauge.core.checks import require, require_count
 from leakgauge.core.extras import check_device as check_device
-from leakgauge.runs.reading import read_counts
+from leakgauge.runs.reading import read_counts, read_item
 from leakgauge.runs.setting import PANELS, RUN, Declared, Setting
 from leakgauge.runs.spec import Spec, added, declared, make_spec
 
 RUNS = Path("leakgauge-runs")
+MOST_WORKERS = 1024
 GIVEN = "given"
 """The parameter of a command that takes the values of the options of its ``Spec``."""
 
@@ -145,6 +146,7 @@ def worker_count(given: int | None) -> int | None:
     """Return the number of processes as given; None leaves it to the run."""
     if given is not None:
         require_count(given, "--workers")
+        require(given <= MOST_WORKERS, f"--workers is {given}; expected at most {MOST_WORKERS}")
     return given
 
 
@@ -153,7 +155,7 @@ def _parameter(
 ) -> inspect.Parameter:
     """An option of typer; None stands for one that was not typed."""
     # A list also where one value is wanted: so a second one is seen.
-    kind: Any = bool if one.kind is bool else list[_item(one)]  # type: ignore[misc]
+    kind: Any = bool if one.kind is bool else list[str]
     flags = [one.flag] if one.kind is bool else []
     shown = "" if one.kind is bool else f"<{_item(one).__name__}>"
     option = typer.Option(
@@ -207,6 +209,7 @@ def _read(one: Declared, value: Any) -> Any:
         return read_counts(value, one.flag)
     if one.kind is bool:
         return value
+    value = [read_item(one, text, one.flag) for text in value]
     if one.kind is tuple or (one.setting.each and not one.setting.once and len(value) > 1):
         return tuple(value)
     given = ", ".join(repr(each) for each in value)

@@ -82,7 +82,9 @@ def run_questions(
     from leakgauge.report.page import warnings_of
     from leakgauge.runs.audit import describe, prepare_all, run_audit
     from leakgauge.runs.page import sections_of, write_report
+    from leakgauge.runs.sources import forget
 
+    forget()  # another command of this process may have read what changed since
     began, notices = time.perf_counter(), Console(stderr=True)
     with bounded(max_memory), notices.status("reading the data"):
         command = prepare()

@@ -38,6 +38,10 @@ class Layers:
             f"layers is {str(self)!r}; expected first, last or names of layers, joined by '+', "
             "as layers=0+3+last",
         )
+        require(
+            len(set(self.words)) == len(self.words),
+            f"layers is {str(self)!r}, which names one twice; name each once",
+        )
 
     @classmethod
     def read(cls, text: str) -> "Layers":

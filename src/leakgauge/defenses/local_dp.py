@@ -49,10 +49,7 @@ class LocalDP(DefenseSettings):
         require(
             0 < self.delta < 1, f"delta of local-dp is {self.delta:g}; expected a number in (0, 1)"
         )
-        require(
-            math.isfinite(self.sensitivity) and self.sensitivity >= 0,
-            f"sensitivity of local-dp is {self.sensitivity:g}; expected a number from 0 on",
-        )
+        require_positive(self.sensitivity, "sensitivity of local-dp")
         super().__post_init__()
 
     @property

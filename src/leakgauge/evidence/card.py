@@ -1,6 +1,5 @@
 """Makes the audit card of a finished run: copies figures of the run, and computes none."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import pydantic
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_text
+from leakgauge.core.outside import parse_json
 from leakgauge.evidence.card_file import covered_files
 from leakgauge.evidence.card_model import (
     Card,
@@ -223,7 +223,7 @@ def read_decision(folder: Path) -> Decision:
     if not path.is_file():
         return Decision(decision="no rule was given", rules=[])
     try:
-        gate = _Gate.model_validate(json.loads(read_text(path)))
+        gate = _Gate.model_validate(parse_json(read_text(path)))
         rules = [{name: one[name] for name in ("rule", "outcome", "figures")} for one in gate.rules]
         return Decision.model_validate({"decision": gate.decision, "rules": rules})
     except (ValueError, KeyError) as error:

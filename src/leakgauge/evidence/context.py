@@ -1,13 +1,16 @@
 """The user's declarations about a release, never inferred from data or a run."""
 
-from datetime import date
+import datetime
+import re
 from pathlib import Path
 from typing import Any
 
 import pydantic
-import yaml
+from pydantic_core import PydanticCustomError
 
 from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.outside import read_written
+from leakgauge.runs.spec import first_problem
 
 NOT_DECLARED = "not declared"
 
@@ -35,6 +38,24 @@ class Context(pydantic.BaseModel):
     safeguards: str = _declared("other measures: contracts, access control, aggregation")
     decision_maker: str = _declared("who decides on the release")
 
+    @pydantic.field_validator("*", mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> str:
+        """Return a list as one line of text, and an empty value as not declared."""
+        parts = value if isinstance(value, list) else [value]
+        if not all(one is None or isinstance(one, str) for one in parts):
+            raise PydanticCustomError("text", "expected text, or a list of texts")
+        lines = [" ".join((one or NOT_DECLARED).split()) for one in parts]
+        return "; ".join(lines) or NOT_DECLARED
+
+    @pydantic.field_validator("date")
+    @classmethod
+    def _exists(cls, text: str) -> str:
+        """Refuse a date that does not exist."""
+        if re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", text, re.ASCII):
+            datetime.date(*map(int, text.split("-")))
+        return text
+
 
 def read_context(path: Path | None) -> Context:
     """Return the declarations of a YAML file. Without a file, or a key, nothing is declared.
@@ -44,36 +65,21 @@ def read_context(path: Path | None) -> Context:
     """
     if path is None:
         return Context()
+    what = f"--context {str(path)!r}"
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--context {str(path)!r} cannot be read ({error})") from error
-    except yaml.YAMLError as error:
-        raise InputError(
-            f"--context {str(path)!r} is not YAML ({' '.join(str(error).split())})"
-        ) from error
+        values = read_written(path, "a YAML file with lines such as 'system: NAME'", texts=True)
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from error
     require(
         isinstance(values, dict),
-        f"--context {str(path)!r} holds {type(values).__name__}; expected lines such as "
-        "'system: NAME'",
+        f"{what} holds {type(values).__name__}; expected lines such as 'system: NAME'",
     )
     known = Context.model_fields
     for name in values:
         require(
-            name in known,
-            f"--context {str(path)!r} has an unknown key {str(name)!r}{nearest(str(name), known)}",
+            name in known, f"{what} has an unknown key {str(name)!r}{nearest(str(name), known)}"
         )
-    return Context(**{name: _text(name, value, path) for name, value in values.items()})
-
-
-def _text(name: str, value: Any, path: Path) -> str:
-    """Return a value as text; a list becomes one line, an empty value is not declared."""
-    if value is None or value in ("", []):
-        return NOT_DECLARED
-    if isinstance(value, list):
-        return "; ".join(_text(name, one, path) for one in value)
-    require(
-        isinstance(value, str | int | float | date) and not isinstance(value, bool),
-        f"--context {str(path)!r}: {name} is {value!r}; expected text, or a list of texts",
-    )
-    return " ".join(str(value).split())
+    try:
+        return Context.model_validate(values)
+    except pydantic.ValidationError as error:
+        raise InputError(f"{what}: {first_problem(error)}") from error

@@ -221,7 +221,7 @@ def _run(
         with store.alone(key):
             answer = store.kept(key, identity, progress.note)
             if answer is None:
-                work = store.work(key, progress.note)
+                work = store.work(key, progress.note, identity=identity)
                 quiet = _Quiet(progress, f"{name}, {kind}")
                 prepared = one.question.prepare(variant.spec, variant.source)
                 answer = one.question.run(prepared, work, quiet, workers=workers)

@@ -1,12 +1,12 @@
 """Rules that fail a build: ``[QUESTION-OR-ASK.]METRIC[.high|.low|.value] OP NUMBER``."""
 
-import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.numbers import is_number
 from leakgauge.results.metrics import Metric
 from leakgauge.runs.question import Question, question_of
 
@@ -99,7 +99,11 @@ def parse_rule(text: str) -> FailRule:
     sign, number = match["operator"], match["number"].strip()
     require(sign in OPERATORS, f"{where}: {sign!r} is not a comparison; known: >, >=, <, <=")
     owner, metric, end = _target(match["target"].strip(), where)
-    return FailRule(text.strip(), owner, metric, end, sign, _number(number, where))
+    require(
+        is_number(number, float),
+        f"{where}: {number[:40]!r} is not a number or not finite; write one such as 0.05",
+    )
+    return FailRule(text.strip(), owner, metric, end, sign, float(number))
 
 
 def _target(text: str, where: str) -> tuple[str, str, str]:
@@ -115,15 +119,6 @@ def _target(text: str, where: str) -> tuple[str, str, str]:
         len(parts) < 3, f"{where}: {text!r} has too many parts; expected [QUESTION.]METRIC[.END]"
     )
     return (parts[0] if len(parts) == 2 else "", parts[-1], end)
-
-
-def _number(text: str, where: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise InputError(f"{where}: {text!r} is not a number; write one such as 0.05") from None
-    require(math.isfinite(number), f"{where}: {text!r} is not finite; write one such as 0.05")
-    return number
 
 
 def check_rules(

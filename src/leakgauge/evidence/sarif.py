@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,7 @@ def _uri(run: RunParts, part: RunPart) -> str:
     files = [Path(str(one)) for one in (*given, module) if one]
     here = Path.cwd()
     for file in (*(one for one in files if one.is_file()), run.report):
-        whole = file.resolve()
+        whole = Path(os.path.realpath(file))
         if whole.is_relative_to(here.resolve()):
             return quote(whole.relative_to(here.resolve()).as_posix())
     return quote(run.report.name)

@@ -204,7 +204,6 @@ def _try_once(
     """Run one forward and backward pass; return the bytes kept for backward and the flops."""
     buffers = fresh_buffers(task)
     leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
-    frozen = {name: value for name, value in task.model.named_parameters() if name not in leaves}
     given: dict[str, Tensor] = {**leaves, **buffers}
     own = {value.untyped_storage().data_ptr() for value in given.values()}
     kept: dict[int, int] = {}
@@ -216,6 +215,7 @@ def _try_once(
         return value
 
     task.paired(x)  # tried out before anything watches
+    seen.follow({**given, **_frozen(task.model)})
     counter, devices = FlopCounterMode(display=False), [x.device] if x.is_cuda else []
     with torch.enable_grad(), torch.random.fork_rng(devices), vectorisable_kernels():
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
@@ -227,9 +227,9 @@ def _try_once(
                     _refuse_batchnorm(task.model)
                 raise
             refuse_random(task.model, seen)
-            all_now = {**dict(task.model.named_parameters()), **given}
-            refuse_written(task.model, seen.changed({**frozen, **leaves}, all_now))
-            seen.written = seen.changed(buffers, given)
+            refuse_written(task.model, seen.changed({name: given[name] for name in leaves}))
+            refuse_written(task.model, seen.changed(_frozen(task.model)))
+            seen.written = seen.changed({name: given[name] for name in buffers})
             if seen.written and not buffers_may_change:
                 _refuse_buffer(task.model, seen.written[0])
             fits = f"the loss does not fit outputs {_shown(outputs)} and targets {_shown(y)}"
@@ -239,6 +239,10 @@ def _try_once(
         with explained(f"{_name(task.model)} has no gradient"):
             torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     return sum(kept.values()), float(counter.get_total_flops())
+
+
+def _frozen(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value for name, value in model.named_parameters() if not value.requires_grad}
 
 
 def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: bool) -> bool:

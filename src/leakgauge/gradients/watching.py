@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from leakgauge.core.types import Params
-
 
 class OperationWatcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records whether a forward pass draws random numbers, convolves, and where it writes.
@@ -25,14 +23,24 @@ class OperationWatcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.written: list[str] = []
         self.convolves = False
         self._places: set[int] = set()
+        self._followed: dict[str, tuple[Tensor, int]] = {}
 
-    def changed(self, before: Mapping[str, Tensor], after: Params) -> list[str]:
-        """Return the names of tensors that the pass wrote, also by ``.data``, or rebound."""
-        return [
-            name
-            for name, value in before.items()
-            if after[name] is not value or value._version or _place(value) in self._places
-        ]
+    def follow(self, tensors: Mapping[str, Tensor]) -> None:
+        """Follow tensors, by name, from before the pass."""
+        self._followed |= {name: (value, _place(value)) for name, value in tensors.items()}
+
+    def changed(self, now: Mapping[str, Tensor]) -> list[str]:
+        """Return the names of followed tensors that the pass wrote, or that are others ``now``.
+
+        A write by ``.data`` counts, and so does one by ``.data = other``.
+        """
+        found = []
+        for name, value in now.items():
+            before, place = self._followed[name]
+            same = before is value and _place(value) == place
+            if not same or value._version or place in self._places:
+                found.append(name)
+        return found
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.nondeterministic_seeded in func.tags:

@@ -25,7 +25,6 @@ from leakgauge.runs.fields import (
     hidden_widths,
     image_network,
     learning_rate,
-    merge_rare_field,
     optimizer_field,
 )
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, RUN, TRAINING, setting
@@ -103,7 +102,6 @@ class InferenceSpec(Spec):
         DATA,
         option=False,
     )
-    merge_rare: Whole = merge_rare_field("secret")
     seeds: Whole = setting(
         1,
         "train and attack with this many seeds, from --seed on; figures are means, and "

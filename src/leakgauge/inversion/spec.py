@@ -12,7 +12,7 @@ from leakgauge.inversion.methods import HELP as METHODS_HELP
 from leakgauge.inversion.methods import NOTATION as METHODS_NOTATION
 from leakgauge.inversion.methods import is_method
 from leakgauge.models.named import NETS
-from leakgauge.runs.fields import optimizer_field
+from leakgauge.runs.fields import MOST_STEPS, WIDEST, hidden_widths, optimizer_field
 from leakgauge.runs.setting import ATTACK, DATA, DEFENSE, RUN, TRAINING, setting
 from leakgauge.runs.spec import NONE, Spec
 from leakgauge.training.catalog import SGD
@@ -30,11 +30,17 @@ class InversionSpec(Spec):
     aliases: ClassVar[Mapping[str, str]] = {"adversary": "method"}
 
     batch_size: Whole = setting(1, "records in a client's training step", TRAINING, least=1)
-    local_steps: Whole = setting(1, "a client's steps before it sends", TRAINING, least=1)
+    local_steps: Whole = setting(
+        1, "a client's steps before it sends", TRAINING, least=1, most=MOST_STEPS
+    )
     local_lr: Real = setting(1e-4, "learning rate of a client's local steps", TRAINING, above=0)
     local_optimizer: str = optimizer_field(SGD, "makes a client's local steps")
     local_epochs: Whole = setting(
-        1, "passes of a client over the same records before it sends", TRAINING, least=1
+        1,
+        "passes of a client over the same records before it sends",
+        TRAINING,
+        least=1,
+        most=MOST_STEPS,
     )
     reshuffle: Truth = setting(
         False,
@@ -178,7 +184,11 @@ class InversionSpec(Spec):
     )
     iterations: Whole | None = setting(None, "iterations of the search", ATTACK, least=1)
     restarts: Whole = setting(
-        1, "restarts of the search; the one with the smallest loss counts", ATTACK, least=1
+        1,
+        "restarts of the search; the one with the smallest loss counts",
+        ATTACK,
+        least=1,
+        most=1000,
     )
     labels: str = setting(
         words.INFERRED,
@@ -195,6 +205,7 @@ class InversionSpec(Spec):
         "as 1000 for a sample of ImageNet",
         TRAINING,
         least=2,
+        most=WIDEST,
     )
     init: str = setting(
         "pytorch", "how to draw the initial weights", TRAINING, choices=words.SCHEMES
@@ -205,9 +216,7 @@ class InversionSpec(Spec):
         "name in weights/ of the data folder",
         TRAINING,
     )
-    hidden: tuple[Whole, ...] = setting(
-        (), "width of a hidden layer of the network for tables", TRAINING
-    )
+    hidden: tuple[Whole, ...] = hidden_widths(())
     update: str | None = setting(
         None, "in place of DATA: a client's update, written by Update.save; needs --task", DATA
     )

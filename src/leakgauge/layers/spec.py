@@ -22,7 +22,6 @@ from leakgauge.runs.fields import (
     hidden_widths,
     image_network,
     learning_rate,
-    merge_rare_field,
     optimizer_field,
 )
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, setting
@@ -91,7 +90,6 @@ class LayersSpec(Spec):
     held_out: Whole = setting(
         400, "further batches that choose and calibrate an attack", ATTACK, least=20
     )
-    merge_rare: Whole = merge_rare_field("property")
     batch_size: Whole = setting(
         32, "records in a private batch and in a training step", TRAINING, least=1
     )

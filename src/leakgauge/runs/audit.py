@@ -12,7 +12,7 @@ from leakgauge.data.source import Source
 from leakgauge.results.measurements import Measurement, write_measurements
 from leakgauge.runs.question import Answer, Asked, Prepared, Progress, Question
 from leakgauge.runs.sources import source_of
-from leakgauge.runs.spec import Spec, identifying
+from leakgauge.runs.spec import Spec, identifying, refuse_other_code
 from leakgauge.runs.store import Description, Store, key_of
 
 REFUSED_FILE = "refused.yaml"
@@ -170,8 +170,9 @@ def _answer(
         kept = store.kept(name, identity, progress.note)
         if kept is not None:
             return kept
-        work = store.work(name, progress.note)
+        work = store.work(name, progress.note, identity=identity)
         answer = one.question.run(one.prepared, work, progress, workers=workers)
+        refuse_other_code(one.spec, identity.get("settings", {}).get("code", {}))
         if not answer.stopped:
             store.keep(name, identity, answer)
         return answer

@@ -30,7 +30,7 @@ sizes:
 The first line is for editors with a YAML language server, such as VS Code with its YAML extension:
 they complete keys, show these texts and mark mistakes. Make its file by
 `leakgauge schema > grid.schema.json`. JSON Schema takes 2.0 for a whole number; `leakgauge run`
-does not.
+does not. A whole number without another bound is at most 10,000,000.
 """
 
 MANY = 5

@@ -60,12 +60,18 @@ class Prepared:
     spec: Any
     source: "Source"
 
+    def inputs(self) -> dict[str, str]:
+        """Return the digest of each input besides the data and the settings' code, by its name."""
+        return {}
+
     def identity(self) -> dict[str, Any]:
         """Return everything that the figures depend on, as plain values."""
+        inputs = self.inputs()
         return {
             "settings": identifying(self.spec),
             "fingerprint": self.source.fingerprint,
             "versions": versions(),
+            **({"inputs": inputs} if inputs else {}),
         }
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from leakgauge.core.checks import InputError, require
+from leakgauge.core.checks import require
+from leakgauge.core.numbers import is_number, read_number
 from leakgauge.runs.setting import Declared, wanted
 
 
@@ -34,10 +35,7 @@ def read_item(one: Declared, text: str, where: str) -> Any:
         return text == "true"
     if one.item is str:
         return text
-    try:
-        return one.item(text)
-    except ValueError as error:
-        raise InputError(f"{where} is {text!r}; expected {wanted(one)}") from error
+    return read_number(text, one.item, where, wanted(one))
 
 
 def split_list(text: str, *, names: bool = True) -> list[str]:
@@ -66,7 +64,7 @@ def read_counts(given: Collection[str], where: str) -> dict[str, int]:
     for text in given:
         name, equals, number = text.rpartition("=")
         require(
-            bool(name and equals and number.isdecimal()),
+            bool(name and equals and is_number(number)),
             f"{where} is {text!r}; expected COL=N, for example age=4",
         )
         require(name not in counts, f"{where} names {name!r} twice; name it once")

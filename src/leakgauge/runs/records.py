@@ -18,6 +18,7 @@ from leakgauge.data import Roles, Source, Table, encode
 from leakgauge.data.encoding import encode_pictures, make_picture_table, outputs_for
 from leakgauge.data.fingerprints import fingerprint
 from leakgauge.data.roles import resolve_roles
+from leakgauge.data.source import explained
 from leakgauge.data.table import make_table
 from leakgauge.models import build, mlp
 from leakgauge.results.measurements import Run
@@ -95,7 +96,6 @@ def records_of(
     hidden: tuple[int, ...],
     net: str = CNN,
     secret: str | None = None,
-    merge_rare: int = 0,
 ) -> Records:
     """Return the records of a source in the roles that the settings name.
 
@@ -107,7 +107,6 @@ def records_of(
         hidden: widths of the hidden layers of the network for tables.
         net: the network for images, one of ``models.NETS``.
         secret: column that is not a feature; None without one.
-        merge_rare: values of the secret with fewer rows than this become one.
 
     Raises:
         InputError: the data do not fit the roles.
@@ -115,7 +114,7 @@ def records_of(
     if source.dataset is not None and source.task is not None:
         return _from_task(spec, source.task, source.dataset)
     secrets = () if secret is None else (secret,)
-    roles = _roles(spec, secrets, merge_rare)
+    roles = _roles(spec, secrets)
     if source.pixels is None:
         return _from_table(spec, source, roles, hidden)
     return _from_images(spec, source, roles, net)
@@ -275,9 +274,9 @@ RolesKey = tuple[
 ]
 
 
-def _roles(spec: Spec, secrets: tuple[str, ...], merge_rare: int) -> RolesKey:
+def _roles(spec: Spec, secrets: tuple[str, ...]) -> RolesKey:
     bins = tuple(spec.bins.items())
-    return str(spec.label), secrets, spec.group, spec.drop, bins, merge_rare, spec.numeric
+    return str(spec.label), secrets, spec.group, spec.drop, bins, spec.merge_rare, spec.numeric
 
 
 def _made_roles(key: RolesKey) -> Roles:
@@ -287,9 +286,11 @@ def _made_roles(key: RolesKey) -> Roles:
 
 @lru_cache(maxsize=4)  # the questions of an audit share it
 def _table(source: Source, key: RolesKey, drop_missing: bool) -> Table:
-    return make_table(source.frame, _made_roles(key), drop_missing=drop_missing)
+    with explained(source):
+        return make_table(source.frame, _made_roles(key), drop_missing=drop_missing)
 
 
 @lru_cache(maxsize=4)
 def _picture_table(source: Source, key: RolesKey, drop_missing: bool) -> Any:
-    return make_picture_table(source.frame, _made_roles(key), drop_missing=drop_missing)
+    with explained(source):
+        return make_picture_table(source.frame, _made_roles(key), drop_missing=drop_missing)

@@ -14,7 +14,7 @@ from leakgauge.runs.executors.executor import Executor
 from leakgauge.runs.executors.processes import Processes
 from leakgauge.runs.grid import Grid
 from leakgauge.runs.remote import RemoteResult, keep_result, remote_jobs
-from leakgauge.runs.sources import source_of
+from leakgauge.runs.sources import forget, source_of
 from leakgauge.runs.spec import Spec, plain
 from leakgauge.runs.store import GRID, Description, Store
 from leakgauge.runs.timings import keep_timing, read_timings
@@ -135,14 +135,16 @@ def _resolved(grid: Grid) -> tuple[dict[str, CellJob], list[CellOutcome]]:
     """Return the job of each cell, and the cells whose data cannot be used."""
     jobs: dict[str, CellJob] = {}
     refused: list[CellOutcome] = []
+    forget()
     for cell in grid.cells:
         try:
             source = source_of(cell)
-            spec = grid.question.prepare(cell, source).spec
+            prepared = grid.question.prepare(cell, source)
         except InputError as error:
             refused.append(CellOutcome(cell, "", refusal=str(error)))
         else:
-            jobs[_text(cell)] = CellJob(grid.question, spec, source.name, source.fingerprint)
+            facts = (source.name, source.fingerprint, prepared.inputs())
+            jobs[_text(cell)] = CellJob(grid.question, prepared.spec, *facts)
     return jobs, refused
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pydantic
 
-from leakgauge.core.checks import LARGEST
+from leakgauge.core.numbers import MOST
 from leakgauge.core.parsing import NEEDED, Key, Notation
 from leakgauge.runs.grid_file import GridFile
 from leakgauge.runs.paper import PaperRow
@@ -182,11 +182,14 @@ def _value(one: Declared, typed: JsonSchema, question: Question) -> JsonSchema:
     if one.name == "ask":
         return {"enum": list(question.asks)}
     if one.kind is Mapping:
-        return {**value, "propertyNames": _TEXT}
+        count = {**value["additionalProperties"], "minimum": 1, "maximum": MOST}
+        return {**value, "propertyNames": _TEXT, "additionalProperties": count}
     if setting.choices:
         return _on_leaf(value, {"enum": list(setting.choices)})
     if setting.notation:
         return {"type": "string", "pattern": notation_pattern(setting.notation)}
+    if one.item is str and one.default != "":
+        return _on_leaf(value, {"minLength": 1})
     if one.item in (int, float):
         return _numbers(_on_leaf(value, _bounds(one)))
     return value
@@ -196,8 +199,7 @@ def _bounds(one: Declared) -> JsonSchema:
     limits = {
         "minimum": one.setting.least,
         "exclusiveMinimum": one.setting.above,
-        "maximum": one.setting.most,
-        "exclusiveMaximum": LARGEST if one.setting.most is None else None,
+        "maximum": one.most,
     }
     return {name: limit for name, limit in limits.items() if limit is not None}
 

@@ -11,9 +11,10 @@ import torch
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.reductions import refuse_summed
 from leakgauge.core.types import Dataset, Task
+from leakgauge.data.content import content_digest
 from leakgauge.data.fingerprints import fingerprint
-from leakgauge.data.read import TextFormat
 from leakgauge.data.source import Source, open_data
+from leakgauge.data.text_tables import TextFormat
 from leakgauge.gradients.probing import REFUSALS
 from leakgauge.runs.spec import Spec
 from leakgauge.runs.user_task import load_task
@@ -23,7 +24,7 @@ TRIED = 8
 
 
 def source_of(spec: Spec) -> Source:
-    """Open the data of a ``Spec``; each are read once in a process.
+    """Open the data of a ``Spec``; each are read once until ``forget`` is called.
 
     Raises:
         InputError: the data do not exist, or both or neither of DATA and ``--task`` are named.
@@ -33,7 +34,8 @@ def source_of(spec: Spec) -> Source:
         "expected either DATA (a table, images or a dataset's name) or --task MODULE:FUNCTION",
     )
     if spec.task is not None:
-        require(text_of(spec) is None, "--sep and --encoding are about a TABLE; leave them out")
+        text = text_of(spec)
+        require(text is None, f"{text and text.given} is about a TABLE; leave it out")
         return _from_task(spec.task, spec.seed)
     return _opened(spec.data, spec.side, text_of(spec), spec.allow_outside, _place(spec.data))
 
@@ -41,14 +43,14 @@ def source_of(spec: Spec) -> Source:
 def task_source(task: Task, dataset: Dataset, *, name: str = "task") -> Source:
     """Return a user's own model and records as a source.
 
-    The fingerprint covers the records and the model's weights.
+    The fingerprint covers the records, and the content of model and loss: weights, settings, code.
 
     Raises:
         InputError: the loss adds up the losses of its records.
     """
     _refuse_summed(task, dataset)
-    weights = fingerprint(task.model.state_dict())
-    content = f"{fingerprint(dataset)} {weights}"
+    made = content_digest(dataset.schema, task.model, task.loss)
+    content = f"{fingerprint(dataset)} {made}"
     return Source(
         name=name,
         frame=pd.DataFrame(),
@@ -81,6 +83,9 @@ def unchanged(spec: Spec, wanted: str) -> Source:
     """
     source = source_of(spec)
     if source.fingerprint != wanted:
+        forget()  # a process that runs cells of several grids may hold what an earlier one read
+        source = source_of(spec)
+    if source.fingerprint != wanted:
         raise InputError(
             f"data {spec.task or spec.data!r} changed since the run began; start it again"
         )
@@ -89,7 +94,14 @@ def unchanged(spec: Spec, wanted: str) -> Source:
 
 def text_of(spec: Spec) -> TextFormat | None:
     """Return how the text of a table is read; None where the settings leave it open."""
-    return TextFormat.of(spec.sep, spec.encoding)
+    return TextFormat.of(
+        spec.sep,
+        spec.encoding,
+        decimal=spec.decimal,
+        sheet=spec.sheet,
+        missing=spec.missing,
+        keep_na=spec.keep_na,
+    )
 
 
 def forget() -> None:

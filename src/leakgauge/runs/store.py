@@ -32,6 +32,7 @@ from leakgauge.results.measurements import (
     read_measurements,
     write_measurements,
 )
+from leakgauge.runs.changes import first_difference
 from leakgauge.runs.question import Answer
 from leakgauge.runs.work import Say, WorkFolder, in_silence
 
@@ -79,8 +80,7 @@ class Description:
         if self.is_grid:
             return {name: self.settings.get(name) for name in ("name", "size")}
         parts = {"settings": self.settings, "data": self.data, "versions": self.versions}
-        whole: dict[str, Any] = json.loads(json.dumps(parts))
-        return whole
+        return _plain(parts)
 
 
 _DESCRIPTION = pydantic.TypeAdapter(Description)
@@ -145,14 +145,18 @@ class Store:
         with FileLock(locks / key):
             yield
 
-    def work(self, key: str, say: Say = in_silence) -> WorkFolder:
+    def work(
+        self, key: str, say: Say = in_silence, *, identity: Mapping[str, Any] | None = None
+    ) -> WorkFolder:
         """Return the folder of an unfinished cell.
 
         Args:
             key: the cell's name.
             say: gets a note about each checkpoint that cannot be used.
+            identity: everything that its figures depend on; checkpoints of another are dropped.
         """
-        return WorkFolder(self.path / "work" / key, say)
+        mark = "" if identity is None else key_of(identity)
+        return WorkFolder(self.path / "work" / key, say, identity=mark)
 
     def keep(
         self, key: str, identity: Mapping[str, Any], answer: Answer, *, timed: bool = True
@@ -220,7 +224,8 @@ class Store:
         try:
             found, answer = self._read(key)
             if key_of(found) != key_of(identity):
-                raise DamagedError(f"{str(self.folder(key))!r} belongs to another run")
+                why = first_difference(found, _plain(identity))
+                raise DamagedError(f"{str(self.folder(key))!r} belongs to another run ({why})")
         except InputError as error:
             say(f"{error}; this cell runs again")
             shutil.rmtree(self.folder(key), ignore_errors=True)
@@ -301,19 +306,10 @@ def _check_files(folder: Path, files: Mapping[str, str]) -> None:
             raise DamagedError(f"{place} is damaged or was changed: it does not match its checksum")
 
 
-def first_difference(there: Any, here: Any, where: str = "") -> str | None:
-    """Return the first difference of two plain values in words.
-
-    >>> first_difference({"seed": 0}, {"seed": 1})
-    'seed is 0 there, 1 here'
-    """
-    if isinstance(there, dict) and isinstance(here, dict):
-        for key in [*there, *(key for key in here if key not in there)]:
-            difference = first_difference(there.get(key), here.get(key), str(key))
-            if difference:
-                return difference
-        return None
-    return None if there == here else f"{where} is {there!r} there, {here!r} here"
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as JSON reads them back."""
+    whole: dict[str, Any] = json.loads(json.dumps(values))
+    return whole
 
 
 def _resume(path: Path, description: Description, say: Say) -> None:

@@ -37,16 +37,18 @@ def in_silence(text: str) -> None:
 class WorkFolder:
     """Checkpoints by name, each written whole or not at all, sealed, and with its identity.
 
-    The identity is the run that made it, its name, and what it built on (``after``, a digest).
+    The identity is the run that made it with all that it read, its name, and what it built on
+    (``after``, a digest).
     One that is damaged, or whose identity is another, counts as missing, with a note.
 
     Attributes:
         path: the folder.
     """
 
-    def __init__(self, path: Path, say: Say = in_silence) -> None:
+    def __init__(self, path: Path, say: Say = in_silence, *, identity: str = "") -> None:
         self.path = path
         self._say = say
+        self._origin = identity
         self._run = ""
 
     @property
@@ -62,7 +64,8 @@ class WorkFolder:
         That is files of a cell that was killed while it was written, and checkpoints that another
         description made, as another model would.
         """
-        content = json.dumps(asdict(run), sort_keys=True).encode()
+        made_by = {**asdict(run), **({"identity": self._origin} if self._origin else {})}
+        content = json.dumps(made_by, sort_keys=True).encode()
         self._run = hashlib.sha256(content).hexdigest()
         if self._found_by(content) is False:
             self._say(f"{str(self.path)!r} has checkpoints of another run; all are made anew")

@@ -8,6 +8,7 @@ from leakgauge.catalog import questions
 from leakgauge.cli import options
 from leakgauge.cli.gating import GateOptions, gated
 from leakgauge.cli.running import Command, run_questions
+from leakgauge.core.checks import require
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.runs.repeat import repeat_command
 
@@ -39,6 +40,12 @@ def guarantee(
     verbose: options.Verbose = False,
 ) -> None:
     """Measure whether DP-SGD hides an attribute of a single record, as it promises."""
+
+    require(
+        "private" not in given or given.get("rounds", 0) > 0,
+        "--private is about the records to train on, and without --rounds nothing is trained; "
+        "add --rounds, or leave it out",
+    )
 
     def command() -> Command:
         question = questions()[NAME]

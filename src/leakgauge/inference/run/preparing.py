@@ -99,7 +99,6 @@ def _prepared(spec: InferenceSpec, source: Source, sizes: dict[str, int]) -> Inf
         hidden=spec.hidden,
         net=spec.net,
         secret=spec.secret,
-        merge_rare=spec.merge_rare,
     )
     split = split_of(records, spec)
     _refuse(spec, records, split)

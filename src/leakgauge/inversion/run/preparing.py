@@ -54,11 +54,16 @@ class InversionPrepared(Prepared):
     attempts: tuple[Attempt, ...]
     described: Run
 
+    def inputs(self) -> dict[str, str]:
+        """Return the digest of the network that scores images, which may come without a setting."""
+        if self.lpips is None or self.scenario.pixels is None:
+            return {}
+        return {"lpips": fingerprint(dict(self.lpips.weights))}
+
     @property
     def origin(self) -> Run:
         """Everything that kept attempts depend on, also the weights of the networks."""
-        lpips = "" if self.lpips is None else fingerprint(dict(self.lpips.weights))
-        networks = {"model": fingerprint(dict(self.scenario.params)), "lpips": lpips}
+        networks = {"model": fingerprint(dict(self.scenario.params)), **self.inputs()}
         return replace(self.described, data={**self.described.data, **networks})
 
 

@@ -155,7 +155,7 @@ def prepare_received(
     """
     require_choice(labels, "--labels", LABELS)
     require(len(data) > 0, "public records are missing; they give a record's shape and range")
-    update.check_fits(task.model)
+    update = update.fitted(task.model)
     if assumed_lr is not None and update.kind != "gradient":
         update = replace(update, lr=assumed_lr, rates=(assumed_lr,) * update.steps)
     if update.is_zero:

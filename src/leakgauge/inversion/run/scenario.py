@@ -15,6 +15,7 @@ from leakgauge.core.types import Dataset, Params, Schema, Task
 from leakgauge.data import Roles, Source, Table, data_folder, encode, make_table
 from leakgauge.data.encoding import encode_label, make_picture_table, outputs_for
 from leakgauge.data.pixels import Pixels
+from leakgauge.data.source import explained
 from leakgauge.gradients import params_of
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.run.drawing import draw_rows
@@ -114,7 +115,8 @@ def weights_file(text: str) -> Path:
 
 def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
     assert source.pixels is not None
-    table, rows = make_picture_table(source.frame, _roles(spec), drop_missing=spec.drop_missing)
+    with explained(source):
+        table, rows = make_picture_table(source.frame, _roles(spec), drop_missing=spec.drop_missing)
     attacked, drawn = _attacked_rows(spec, table.y)
     others = np.delete(rows, attacked)
     of_others = np.delete(np.arange(len(rows)), attacked if len(others) else [])
@@ -155,7 +157,8 @@ def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
 
 
 def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
-    table = make_table(source.frame, _roles(spec), drop_missing=spec.drop_missing)
+    with explained(source):
+        table = make_table(source.frame, _roles(spec), drop_missing=spec.drop_missing)
     drawn_rows, drawn = _attacked_rows(spec, table.y)
     attacked = torch.from_numpy(drawn_rows)
     others = torch.from_numpy(np.delete(np.arange(len(table)), attacked.numpy()))
@@ -223,7 +226,8 @@ def _sample(count: int, record: Tensor, spec: InversionSpec) -> NDArray[np.int64
 
 
 def _roles(spec: InversionSpec) -> Roles:
-    return Roles(str(spec.label), (), spec.group, spec.drop, spec.bins, numeric=spec.numeric)
+    rare = spec.merge_rare
+    return Roles(str(spec.label), (), spec.group, spec.drop, spec.bins, rare, spec.numeric)
 
 
 def _loaded(model: nn.Module, spec: InversionSpec) -> nn.Module:

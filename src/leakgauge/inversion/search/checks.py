@@ -27,11 +27,11 @@ def classes_of(task: Task, params: Params, x: Tensor) -> int | None:
         InputError: the model does not take such records, or draws random numbers.
     """
     own, seen = private(task, params), OperationWatcher()
-    before = dict(own.model.named_parameters())
+    seen.follow(dict(own.model.named_parameters()))
     with torch.no_grad(), explained(f"the model refuses records {list(x.shape)}"), seen:
         outputs = own.outputs(x)
     refuse_random(task.model, seen)
-    refuse_written(task.model, seen.changed(before, dict(own.model.named_parameters())))
+    refuse_written(task.model, seen.changed(dict(own.model.named_parameters())))
     shaped = isinstance(outputs, Tensor) and outputs.dim() == 2 and outputs.shape[1] > 1
     scored = shaped and is_class_loss(task.mean_loss, outputs.shape[1], like=outputs)
     return outputs.shape[1] if scored else None

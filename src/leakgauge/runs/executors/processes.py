@@ -122,7 +122,8 @@ def _alone(
 
 
 def _undisturbed(number: int, job: Callable[[], Returned], memory: int) -> tuple[int, Returned]:
-    """Ctrl-C reaches every process of the terminal; only the one that started the run answers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Run a job; only the process that started the run answers Ctrl-C and a closed terminal."""
+    for one in (signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGINT)):  # both reach all
+        signal.signal(one, signal.SIG_IGN)
     with bounded(str(memory)):
         return number, job()
