@@ -72,7 +72,8 @@ def test_models_train_as_their_twins(path: str, case: Case) -> None:
     try:
         wanted = PATHS[path](Task(before.task.model.twin(), before.task.loss), before.copied())
     except InputError as error:
-        assert "diverged" in str(error)
+        if "diverged" not in str(error):
+            raise
         reject()
     found = PATHS[path](case.task, case)
     case.check_unchanged(before)
