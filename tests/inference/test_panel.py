@@ -1,4 +1,4 @@
-"""The panel: several adversaries, their weighted sum, and the headline that shadow data choose."""
+"""The panel: several adversaries, their sum, and the headline that shadow data choose."""
 
 from dataclasses import replace
 
@@ -20,6 +20,7 @@ from leakgauge.inference.run.readings import (
     WeightingRules,
     chosen,
     over_rounds,
+    pooled,
     weighted,
 )
 from leakgauge.results.measurements import ACCUMULATED, CHOSEN, HEADLINE, STACKED, Measurement
@@ -80,16 +81,47 @@ def test_the_weighted_sum_reaches_what_independent_members_know_together() -> No
     assert found.auroc == pytest.approx(expected, abs=0.015)
 
 
+def test_the_pool_of_equally_informed_members_reaches_what_they_know_together() -> None:
+    found = pooled(readings([0.7, 0.7, 0.7]), RULES, STACKED, "{}")
+    expected = stats.norm.cdf(0.7 * np.sqrt(3) / np.sqrt(2))
+    assert of_trials(found) == pytest.approx(expected, abs=0.015)
+    assert found.auroc == pytest.approx(expected, abs=0.015)
+
+
+def test_the_pool_gives_members_without_knowledge_no_weight() -> None:
+    """They are sure of themselves: their plain sum drowns the member that knows."""
+    (known,), rng = readings([1.0]), stream(3, "sure")
+    sure = [
+        RunReading(1, normalised(one), HeldOut(other, np.arange(4000) % 2))
+        for one, other in 5 * rng.normal(size=(6, 2, 4000, 1)) * [-0.5, 0.5]
+    ]
+    found = pooled([known, *sure], RULES, STACKED, "{}")
+    assert of_trials(found) > of_trials(known) - 0.01
+    plain = replace(known, log_posterior=sum(one.log_posterior for one in [known, *sure]))
+    assert of_trials(plain) < of_trials(known) - 0.1
+
+
+def test_few_held_out_batches_do_not_choose_among_members() -> None:
+    """One member's held-out batches came out well by chance; regression trusts it alone."""
+    lucky, other = readings([2.0], worse=[0.8])[0], readings([0.8])[0]
+    rng = stream(4, "other")
+    truth = np.arange(4000) % 2
+    odds = 0.8 * (rng.normal(size=4000) + 0.8 * (truth - 0.5))
+    other = replace(other, log_posterior=normalised(odds[:, None] * np.array([-0.5, 0.5])))
+    together = of_trials(pooled([lucky, other], RULES, STACKED, "{}"))
+    assert together > of_trials(weighted([lucky, other], RULES, STACKED, "{}")) + 0.01
+
+
 def test_held_out_weights_are_scored_on_other_batches_than_they_were_fitted_on() -> None:
     """Fifty members without knowledge: fitted on the same batches, they would seem to know."""
     rng = stream(0, "noise")
     secret = np.arange(300) % 2
     held_out = [HeldOut(rng.normal(size=(300, 1)) * [-0.5, 0.5], secret) for _ in range(50)]
-    groups, stack = range(50), Stack(penalty=1e-6)
-    weights = stack.fit(held_out, groups)
+    stack = Stack(penalty=1e-6)
+    weights = stack.fit(held_out)
     sums = np.tensordot(weights, np.stack([one.log_odds for one in held_out]), 1)
     assert figures(ScoredTrials(secret, sums, secret))[AUROC] > 0.65
-    crossed = cross_weighted(held_out, stack, groups)
+    crossed = cross_weighted(held_out, stack)
     assert figures(ScoredTrials(secret, crossed.log_odds, secret))[AUROC] < 0.6
 
 

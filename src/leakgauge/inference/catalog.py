@@ -37,7 +37,7 @@ _BY_GAME = {
 }
 
 PANEL = "panel"
-"""The word of ``--adversary`` for several adversaries and their weighted sum."""
+"""The word of ``--adversary`` for several adversaries and their sum."""
 
 _PANEL = {
     PROPERTY: ("forest", "energies", "discriminant"),
@@ -46,14 +46,19 @@ _PANEL = {
     USER: ("plda",),
 }
 _UNDER_NOISE = "joint"
+_UNPOOLED, _DISCRIMINANT = "forest:kernel=1", "discriminant"
+
+SMALL = 20_000
+"""Largest number of parameters of a network whose panel has a forest without pooling."""
 
 OF_FEW_USERS = "pca-encoder"
 """Default adversary of user inference if the shadow users are too few for ``plda``."""
 
 HELP = (
-    f"{PANEL} (default: forest, energies, discriminant, under noise joint, and their weighted sum; "
-    f"for proportion forest, for user plda), {', '.join(ADVERSARIES)}, with settings as "
-    "forest:kernel=10; or your own, MODULE:NAME[:key=value,...]"
+    f"{PANEL} (default: forest, energies, discriminant, for at most {SMALL:,} parameters "
+    f"{_UNPOOLED}, under noise joint, and their sum; for proportion forest, for user plda), "
+    f"{', '.join(ADVERSARIES)}, with settings as forest:kernel=10; or your own, "
+    "MODULE:NAME[:key=value,...]"
 )
 """Help text of the command line."""
 
@@ -72,21 +77,38 @@ def adversaries_for(game: str) -> tuple[str, ...]:
     return _BY_GAME[game]
 
 
-def panel_of(game: str, *, all_rounds: bool = False) -> tuple[str, ...]:
+def panel_of(
+    game: str,
+    *,
+    all_rounds: bool = False,
+    parameters: int | None = None,
+    defended: bool = False,
+) -> tuple[str, ...]:
     """Return the names of the default adversaries of a game; that of the paper, if any, is first.
 
-    The default of user inference is stronger than that of the paper, ``encoder``.
+    The default of user inference is stronger than that of the paper, ``encoder``. For a small
+    network a forest without pooling replaces ``discriminant``, which adds to it under a defense
+    alone (``docs/explanations/adversaries.md`` has the figures).
 
     Args:
         game: name of the game.
         all_rounds: whether to add the adversary on all rounds at once, which the others cannot
             replace if a defense adds noise.
+        parameters: number of parameters of the model; None if it is not known yet.
+        defended: whether a defense changes the gradients.
 
     >>> panel_of("property", all_rounds=True)
     ('forest', 'energies', 'discriminant', 'joint')
+    >>> panel_of("property", parameters=500)
+    ('forest', 'energies', 'forest:kernel=1')
     """
-    together = all_rounds and _UNDER_NOISE in _BY_GAME[game]
-    return (*_PANEL[game], _UNDER_NOISE) if together else _PANEL[game]
+    panel = _PANEL[game]
+    if len(panel) > 1 and parameters is not None and parameters <= SMALL:
+        kept = panel if defended else tuple(name for name in panel if name != _DISCRIMINANT)
+        panel = (*kept, _UNPOOLED)
+    if all_rounds and _UNDER_NOISE in _BY_GAME[game]:
+        panel = (*panel, _UNDER_NOISE)
+    return panel
 
 
 def parse_adversary(text: str) -> "AnyAttack":

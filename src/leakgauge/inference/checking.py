@@ -27,27 +27,39 @@ class GameAttacks:
 
     Attributes:
         attacks: attacks in the order of the settings, without repetition.
-        panel: names of the attacks in the weighted sum; empty for none.
+        panel: names of the attacks in the sum; empty for none.
     """
 
     attacks: tuple[AnyAttack, ...]
     panel: tuple[str, ...] = ()
 
 
-def attacks_for(spec: InferenceSpec, ask: str, defense: Defense | None = None) -> GameAttacks:
+def attacks_for(
+    spec: InferenceSpec,
+    ask: str,
+    defense: Defense | None = None,
+    *,
+    parameters: int | None = None,
+) -> GameAttacks:
     """Return the attacks of a game: the named ones that support it, or the panel.
 
     Args:
         spec: settings of the run.
         ask: name of the game.
         defense: defense of the gradients; None for none.
+        parameters: number of parameters of the model; None if it is not known yet.
 
     Raises:
         InputError: none of the named adversaries supports the game.
     """
     noisy = defense is not None and defense.adds_noise
     several_times = spec.batches == REUSE and spec.rounds > 1
-    panel = panel_of(ask, all_rounds=noisy and several_times)
+    panel = panel_of(
+        ask,
+        all_rounds=noisy and several_times,
+        parameters=parameters,
+        defended=defense is not None and defense.name != "none",
+    )
     texts = [
         name for text in adversary_names(spec) for name in (panel if text == PANEL else (text,))
     ]

@@ -13,9 +13,9 @@ from scipy import optimize, special
 
 from leakgauge.core.checks import require, require_positive
 from leakgauge.inference.adversaries.adversary import Adversary, Attack, with_prior
-from leakgauge.inference.adversaries.calibration import HeldOut, hold_out, smoothed_truth
+from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, hold_out, smoothed_truth
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.results.statistics import Floats
+from leakgauge.results.statistics import Floats, Ints
 
 
 def accumulate(log_posteriors: Floats, log_prior: Floats) -> Floats:
@@ -82,11 +82,11 @@ class Stack:
     """Non-negative weights of the rounds, by logistic regression on their log-odds.
 
     The regression has no intercept. Weights of nearly equal rounds are poorly determined; the
-    penalty shrinks the weights of an adversary's rounds to their mean, not to 0.
+    penalty shrinks them to their mean, not to 0.
 
     Attributes:
-        penalty: factor of half the sum of squared deviations of the weights from the mean of
-            their group, relative to the mean log loss in nats.
+        penalty: factor of half the sum of squared deviations of the weights from their mean,
+            relative to the mean log loss in nats.
     """
 
     penalty: float = 0.01
@@ -94,27 +94,20 @@ class Stack:
     def __post_init__(self) -> None:
         require_positive(self.penalty, "penalty")
 
-    def fit(self, held_out: Sequence[HeldOut], groups: Sequence[int] = ()) -> Floats:
+    def fit(self, held_out: Sequence[HeldOut]) -> Floats:
         """Return the weights ``[R]``.
 
         Args:
             held_out: log-odds of each round for the same batches in the same order.
-            groups: index of the adversary of each round ``[R]``; empty for a single one.
         """
-        secret = held_out[0].secret
-        require(
-            all(np.array_equal(one.secret, secret) for one in held_out),
-            "the rounds scored different held-out batches; score the same ones in every round",
-        )
+        secret = _same_secret(held_out)
         log_odds = np.stack([one.log_odds for one in held_out])
         log_odds = log_odds - log_odds.mean(axis=2, keepdims=True)
         truth = smoothed_truth(secret, log_odds.shape[2])
-        same = np.equal.outer(groups, groups) if len(groups) else np.ones((len(held_out),) * 2)
-        mean = same / same.sum(axis=1)
 
         def loss(weights: Floats) -> tuple[float, Floats]:
             log_probability = special.log_softmax(np.tensordot(weights, log_odds, 1), axis=1)
-            apart = weights - mean @ weights
+            apart = weights - weights.mean()
             value = -(truth * log_probability).sum() / len(secret)
             slope = ((np.exp(log_probability) - truth) * log_odds).sum(axis=(1, 2)) / len(secret)
             return value + self.penalty / 2 * apart @ apart, slope + self.penalty * apart
@@ -125,9 +118,33 @@ class Stack:
         return np.asarray(best.x)
 
 
-def cross_weighted(
-    held_out: Sequence[HeldOut], stack: Stack, groups: Sequence[int] = (), *, parts: int = 3
-) -> HeldOut:
+def pool(held_out: Sequence[HeldOut]) -> Floats:
+    """Return weights ``[M]`` with which the log-odds of M adversaries count equally.
+
+    Each adversary's log-odds are scaled by the slope that calibrates them, so that one without
+    knowledge counts for nothing; the mean of all is scaled once more. A regression would need one
+    weight for each adversary. Few shadow records do not determine them: it then prefers the one
+    that happens to rank the held-out batches best.
+
+    Args:
+        held_out: log-odds of each adversary for the same batches in the same order.
+    """
+    secret = _same_secret(held_out)
+    slopes = np.array([fit_slope(one) for one in held_out]) / len(held_out)
+    mean = np.tensordot(slopes, np.stack([one.log_odds for one in held_out]), 1)
+    return np.asarray(slopes * fit_slope(HeldOut(mean, secret)))
+
+
+def _same_secret(held_out: Sequence[HeldOut]) -> Ints:
+    secret = held_out[0].secret
+    require(
+        all(np.array_equal(one.secret, secret) for one in held_out),
+        "the rounds scored different held-out batches; score the same ones in every round",
+    )
+    return secret
+
+
+def cross_weighted(held_out: Sequence[HeldOut], stack: Stack, *, parts: int = 3) -> HeldOut:
     """Return weighted sums of held-out batches, with weights fitted on other batches.
 
     Their ranking is therefore that of unseen batches. The batches of a secret are split in their
@@ -136,7 +153,6 @@ def cross_weighted(
     Args:
         held_out: log-odds of each round for the same batches in the same order.
         stack: settings of the weights.
-        groups: index of the adversary of each round; empty for a single one.
         parts: number of parts of the cross-validation.
     """
     secret = held_out[0].secret
@@ -148,7 +164,7 @@ def cross_weighted(
     for part in range(parts):
         rest, rows = rank != part, rank == part
         others = [HeldOut(one.log_odds[rest], secret[rest]) for one in held_out]
-        weights = stack.fit(others, groups)
+        weights = stack.fit(others)
         sums[rows] = np.tensordot(weights, np.stack([one.log_odds[rows] for one in held_out]), 1)
     return HeldOut(sums, secret)
 

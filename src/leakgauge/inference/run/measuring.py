@@ -22,7 +22,7 @@ from leakgauge.inference.run.readings import (
     chosen,
     of_first_rounds,
     over_rounds,
-    weighted,
+    pooled,
 )
 from leakgauge.inference.run.rounds import RoundResults
 from leakgauge.inference.run.stage import GameStage
@@ -170,27 +170,18 @@ def _readings(
 def _panel(
     rules: WeightingRules, members: Mapping[str, _Member], together: Collection[str]
 ) -> _Member:
-    """Return the weighted sums of the members: round by round, and over all rounds.
+    """Return the sums of the members: round by round, and over all rounds.
 
     Members in ``together`` attack all rounds at once, and count once.
     """
-    by_round = {name: one for name, one in members.items() if name not in together}
-    numbers = range(len(by_round))
+    by_round = [name for name in members if name not in together]
+    each = zip(*(members[name].rounds for name in by_round), strict=True)
     text = f"weights of {', '.join(by_round)}: {{}}"
-    each = zip(*(one.rounds for one in by_round.values()), strict=True)
-    single = [
-        weighted(parts, rules, number, text, numbers) for number, parts in enumerate(each, start=1)
-    ]
-    groups = [number for number, one in enumerate(by_round.values()) for _ in one.rounds]
-    groups += range(len(by_round), len(members))
-    every = [
-        *(reading for one in by_round.values() for reading in one.rounds),
-        *(members[name].sums[0] for name in together),
-    ]
-    text = f"weights of {', '.join([*by_round, *together])}, each round by round: {{}}"
-    plain = over_rounds(single, rules, weigh=True)[1]
-    sums = [weighted(every, rules, STACKED, text, groups), plain]
-    adversary = {"adversary": "the weighted sum of its members' log-odds"}
+    single = [pooled(parts, rules, number, text) for number, parts in enumerate(each, start=1)]
+    text = f"weights of {', '.join(members)}, each over its rounds: {{}}"
+    every = pooled([one.sums[0] for one in members.values()], rules, STACKED, text)
+    sums = [every, over_rounds(single, rules, weigh=True)[1]]
+    adversary = {"adversary": "the sum of its members' calibrated log-odds"}
     return _Member(
         single,
         [replace(one, details={**adversary, **one.details}) for one in sums],

@@ -7,6 +7,7 @@ import torch
 from leakgauge.core.checks import InputError, nearest, require, require_choice
 from leakgauge.core.types import Dataset
 from leakgauge.data import Source, Split
+from leakgauge.gradients import params_of
 from leakgauge.inference import BATCH_GAMES
 from leakgauge.inference.adversaries.plda import Plda
 from leakgauge.inference.adversaries.shadow import fewest_units
@@ -148,9 +149,11 @@ def _stages(spec: InferenceSpec, ask: str, records: Records, split: Split) -> li
     keep = (spec.secret_column,) if ask == ATTRIBUTE else ()
     task, data = records.encode(split.private, keep)
     data = data if spec.by_user else replace(data, users=None)
+    size = sum(leaf.numel() for leaf in params_of(task.model).values())
     stages = []
     for defense in defenses_of(spec, ask):
-        able, notes = _able(ask, attacks_for(spec, ask, defense), data.rows(split.public), spec)
+        attacks = attacks_for(spec, ask, defense, parameters=size)
+        able, notes = _able(ask, attacks, data.rows(split.public), spec)
         stage = make_stage(
             ask,
             task,

@@ -13,6 +13,7 @@ from leakgauge.inference.adversaries.stacking import (
     accumulate,
     accumulate_weighted,
     cross_weighted,
+    pool,
 )
 from leakgauge.inference.words import summed
 from leakgauge.results.measurements import ACCUMULATED, STACKED, first_rounds
@@ -23,7 +24,7 @@ MARGIN = 0.3
 """Required lead in held-out AUROC of another reading over the preferred one.
 
 It holds for a single disjoint shadow batch of each secret; with k it is divided by the root of k,
-as chance differences are. The preferred reading is a weighted sum, which contains the others.
+as chance differences are. The preferred reading is a sum, which contains the others.
 """
 
 PENALTY = 0.3
@@ -137,24 +138,50 @@ def weighted(
     rules: WeightingRules,
     when: int | str,
     text: str,
-    groups: Sequence[int] = (),
 ) -> RunReading:
-    """Return the weighted sum of readings, with weights from held-out batches.
+    """Return the weighted sum of rounds of one adversary, with weights from held-out batches.
 
     Args:
         parts: readings with scores of the same held-out batches.
         rules: rules of the weights.
         when: name of the sum.
         text: details with a placeholder for the weights.
-        groups: index of the adversary of each part; empty for a single one.
     """
     held_out = held_out_of(parts)
-    weights = rules.stack.fit(held_out, groups)
+    weights = rules.stack.fit(held_out)
+    return _summed(parts, rules, when, text, weights, cross_weighted(held_out, rules.stack))
+
+
+def pooled(
+    parts: Sequence[RunReading], rules: WeightingRules, when: int | str, text: str
+) -> RunReading:
+    """Return the sum of the calibrated log-odds of several adversaries.
+
+    Args:
+        parts: one reading of each adversary, with scores of the same held-out batches.
+        rules: rules with the prior.
+        when: name of the sum.
+        text: details with a placeholder for the weights.
+    """
+    held_out = held_out_of(parts)
+    weights = pool(held_out)
+    sums = np.tensordot(weights, np.stack([one.log_odds for one in held_out]), 1)
+    return _summed(parts, rules, when, text, weights, HeldOut(sums, held_out[0].secret))
+
+
+def _summed(
+    parts: Sequence[RunReading],
+    rules: WeightingRules,
+    when: int | str,
+    text: str,
+    weights: Floats,
+    held_out: HeldOut,
+) -> RunReading:
     posteriors = np.stack([one.log_posterior for one in parts])
     return RunReading(
         when,
         accumulate_weighted(posteriors, rules.log_prior, weights),
-        cross_weighted(held_out, rules.stack, groups),
+        held_out,
         {"accumulation": text.format(", ".join(f"{weight:.3g}" for weight in weights))},
     )
 

@@ -100,7 +100,7 @@ class GameStage:
         attacks: attacks in the order of the caller.
         spec: the settings of the run.
         defense: defense of the gradients, in training and under attack.
-        panel: names of the attacks in the weighted sum; empty for none.
+        panel: names of the attacks in the sum; empty for none.
         notes: notes for users.
         max_bytes: bound on the gradients held at once.
         learned: cache of learned defenses.
@@ -197,7 +197,7 @@ def make_stage(
         attacks: attacks with different names; by default that of the paper.
         spec: the settings of the run.
         defense: defense of the gradients; None for none.
-        panel: names of the attacks in the weighted sum.
+        panel: names of the attacks in the sum.
         notes: notes for users.
 
     Raises:
