@@ -61,6 +61,7 @@ def attack(
             seen.grads,
             seen.shape[0],
             method=infer,
+            signs=known.steps is not None and not known.steps.recipe.rule.linear,
             like=known.like,
             record=seen.shape[1:],
             rng=stream(options.seed, "labels"),

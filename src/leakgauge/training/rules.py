@@ -5,9 +5,10 @@ it. A rule here computes the same step from values to values, coordinate by coor
 may have further axes in front: ``[*p]`` or ``[N, *p]``.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import torch
@@ -21,6 +22,23 @@ Memory = Mapping[str, Params]
 
 Moved = tuple[dict[str, Tensor], Memory]
 """The change of the parameters by one step, and the memory for the next one."""
+
+
+@dataclass(frozen=True)
+class FirstStep:
+    """A first step that moves each coordinate by ``rate * unit * G / (|G| + eps)``.
+
+    Attributes:
+        unit: largest step, in units of the rate.
+        eps: gradient that makes half of it.
+        coupled: weight decay that is a part of G: ``G = g + coupled * w``.
+        decoupled: weight decay beside the step, by ``rate * decoupled * w``.
+    """
+
+    unit: float
+    eps: float
+    coupled: float = 0.0
+    decoupled: float = 0.0
 
 
 class UpdateRule(ABC):
@@ -44,6 +62,14 @@ class UpdateRule(ABC):
             memory: memory after the last step; empty for the first.
             lr: learning rate of this step.
         """
+
+    def first_step(self) -> FirstStep | None:
+        """Return how the first step depends on the gradient's size; None where it is linear."""
+        return None
+
+    def largest_step(self, number: int) -> float:
+        """Return the largest possible step of a number, in units of the rate, without decay."""
+        return math.inf
 
     def response(self, rates: Sequence[float]) -> tuple[float, float]:
         """Return ``keep, gain``: steps on a constant gradient g end at ``keep * w + gain * g``.
@@ -93,35 +119,54 @@ class SgdRule(UpdateRule):
         return {name: -lr * leaf for name, leaf in ahead.items()}, {"momentum": kept}
 
 
-class _Normalised(UpdateRule):
-    """A rule that divides each coordinate by a size of its past gradients."""
-
-    linear: ClassVar[bool] = False
-    weight_decay: float
-
-    def response(self, rates: Sequence[float]) -> tuple[float, float]:
-        """Return the response without a decay that is part of the gradient; see ``UpdateRule``."""
-        if getattr(self, "decoupled", False) or not self.weight_decay:
-            return super().response(rates)
-        plain: UpdateRule = replace(self, weight_decay=0.0)  # type: ignore[type-var]
-        return plain.response(rates)
-
-
 @dataclass(frozen=True)
-class AdamRule(_Normalised):
-    """A step of ``torch.optim.Adam``; ``decoupled`` is that of ``torch.optim.AdamW``.
+class NormalisedRule(UpdateRule):
+    """A rule that divides each coordinate by a size of its past gradients.
 
     ``softness`` is for simulations alone: it adds, to the square that each coordinate is divided
     by, its square times the mean square of the row ``[N, *p]``.
     """
 
+    linear: ClassVar[bool] = False
+    softness: float = field(default=0.0, kw_only=True)
+    weight_decay: float = field(default=0.0, kw_only=True)
+
+    def response(self, rates: Sequence[float]) -> tuple[float, float]:
+        """Return the response without a decay that is part of the gradient; see ``UpdateRule``."""
+        if getattr(self, "decoupled", False) or not self.weight_decay:
+            return super().response(rates)
+        return replace(self, weight_decay=0.0).response(rates)
+
+    def _size(self, square: Tensor) -> Tensor:
+        if not self.softness:
+            return root(square)
+        return root(square + self.softness**2 * alike(square.flatten(1).mean(1), square))
+
+
+@dataclass(frozen=True)
+class AdamRule(NormalisedRule):
+    """A step of ``torch.optim.Adam``; ``decoupled`` is that of ``torch.optim.AdamW``."""
+
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
-    weight_decay: float = 0.0
     amsgrad: bool = False
     decoupled: bool = False
-    softness: float = 0.0
+
+    def first_step(self) -> FirstStep:
+        """Return the step ``G / (|G| + eps)``; see ``UpdateRule.first_step``."""
+        coupled, decoupled = (0.0, self.weight_decay) if self.decoupled else (self.weight_decay, 0.0)
+        return FirstStep(1.0, self.eps, coupled, decoupled)
+
+    def largest_step(self, number: int) -> float:
+        """Return the bound by Cauchy's inequality over all gradients; see ``UpdateRule``."""
+        first, second = 1 - self.beta1**number, 1 - self.beta2**number
+        terms = (
+            ((1 - self.beta1) * self.beta1**past / first) ** 2
+            / ((1 - self.beta2) * self.beta2**past / second)
+            for past in range(number)
+        )
+        return math.sqrt(sum(terms))
 
     def step(self, number: int, params: Params, grads: Params, memory: Memory, lr: float) -> Moved:
         """Return the change and both means; see ``UpdateRule.step``."""
@@ -143,21 +188,20 @@ class AdamRule(_Normalised):
             change = {name: leaf - shrunk * params[name] for name, leaf in change.items()}
         return change, kept
 
-    def _size(self, square: Tensor) -> Tensor:
-        if not self.softness:
-            return root(square)
-        return root(square + self.softness**2 * alike(square.flatten(1).mean(1), square))
-
 
 @dataclass(frozen=True)
-class RmspropRule(_Normalised):
+class RmspropRule(NormalisedRule):
     """A step of ``torch.optim.RMSprop``."""
 
     alpha: float = 0.99
     eps: float = 1e-8
-    weight_decay: float = 0.0
     momentum: float = 0.0
     centered: bool = False
+
+    def first_step(self) -> FirstStep:
+        """Return the step ``G / (b |G| + eps)`` with a small b; see ``UpdateRule.first_step``."""
+        size = math.sqrt((1 - self.alpha) * (self.alpha if self.centered else 1.0))
+        return FirstStep(1 / size, self.eps / size, self.weight_decay)
 
     def step(self, number: int, params: Params, grads: Params, memory: Memory, lr: float) -> Moved:
         """Return the change and the means; see ``UpdateRule.step``."""
@@ -167,7 +211,9 @@ class RmspropRule(_Normalised):
         if self.centered:
             mean = kept["mean"] = _averaged(memory.get("mean"), grads, self.alpha)
             spread = {name: leaf - mean[name].square() for name, leaf in square.items()}
-        ahead = {name: leaf / (root(spread[name]) + self.eps) for name, leaf in grads.items()}
+        ahead = {
+            name: leaf / (self._size(spread[name]) + self.eps) for name, leaf in grads.items()
+        }
         if self.momentum:
             past = memory.get("momentum")
             ahead = kept["momentum"] = {
@@ -178,13 +224,22 @@ class RmspropRule(_Normalised):
 
 
 @dataclass(frozen=True)
-class AdagradRule(_Normalised):
+class AdagradRule(NormalisedRule):
     """A step of ``torch.optim.Adagrad``."""
 
     lr_decay: float = 0.0
     eps: float = 1e-10
-    weight_decay: float = 0.0
     initial_accumulator_value: float = 0.0
+
+    def first_step(self) -> FirstStep | None:
+        """Return the step of an accumulator of 0; see ``UpdateRule.first_step``."""
+        if self.initial_accumulator_value:
+            return None
+        return FirstStep(1.0, self.eps, self.weight_decay)
+
+    def largest_step(self, number: int) -> float:
+        """Return 1: the accumulator holds the square of the gradient; see ``UpdateRule``."""
+        return 1.0
 
     def step(self, number: int, params: Params, grads: Params, memory: Memory, lr: float) -> Moved:
         """Return the change and the sums of squares; see ``UpdateRule.step``."""
@@ -195,7 +250,9 @@ class AdagradRule(_Normalised):
             for name, leaf in grads.items()
         }
         rate, eps = lr / (1 + (number - 1) * self.lr_decay), self.eps
-        change = {name: -rate * leaf / (root(total[name]) + eps) for name, leaf in grads.items()}
+        change = {
+            name: -rate * leaf / (self._size(total[name]) + eps) for name, leaf in grads.items()
+        }
         return change, {"sum": total}
 
 
@@ -229,12 +286,13 @@ def _adam(group: Mapping[str, Any], *, decoupled: bool) -> UpdateRule:
     beta1, beta2 = map(float, group["betas"])
     decay, largest = float(group["weight_decay"]), bool(group["amsgrad"])
     decoupled = decoupled or bool(group.get("decoupled_weight_decay"))
-    return AdamRule(beta1, beta2, float(group["eps"]), decay, largest, decoupled)
+    eps = float(group["eps"])
+    return AdamRule(beta1, beta2, eps, largest, decoupled, weight_decay=decay)
 
 
 def _taken(rule: type[Any]) -> Callable[[Mapping[str, Any]], UpdateRule]:
     """Return a function from an optimizer's settings to the rule with fields of the same names."""
-    names = [one.name for one in fields(rule)]
+    names = [one.name for one in fields(rule) if one.name != "softness"]
     return lambda group: rule(**{name: group[name] for name in names})
 
 

@@ -18,6 +18,7 @@ from leakgauge.inversion.labels.methods import (
     idlg,
     output_layer_of,
 )
+from leakgauge.inversion.labels.signs import counts_by_signs
 from leakgauge.inversion.labels.slopes import Slopes
 
 LabelMethod = Literal["auto", "idlg", "gradinversion", "counts"]
@@ -55,6 +56,7 @@ def infer_labels(
     batch: int,
     *,
     method: LabelMethod = "auto",
+    signs: bool = False,
     like: Tensor | None = None,
     record: tuple[int, ...] | None = None,
     rng: np.random.Generator | None = None,
@@ -68,6 +70,8 @@ def infer_labels(
         grads: leaf ``[T, *p]``, each the gradient of the loss of B records.
         batch: number of records in a batch, B, which clients of federated averaging send.
         method: ``"auto"`` takes ``"idlg"`` for single records and ``"counts"`` for batches.
+        signs: whether the coordinates have lost their size, as after steps of Adam; then the
+            counts follow from the signs, for plain cross entropy.
         like: records ``[T or 1, n, ...]`` like the private ones, for ``"counts"``. The other
             methods only use them to see what the model does with its last linear layer.
         record: shape of a record; if ``like`` is None, standard normal noise of this shape
@@ -101,7 +105,11 @@ def infer_labels(
     if method == "counts":
         if like is None:
             raise InputError(_NO_STAND_IN)
-        counted = _counted(slopes, params, grads, batch, like)
+        if signs and slopes.is_plain:
+            expected = expectation(task, params, layer, like)
+            counted = counts_by_signs(grads, layer, batch, expected)
+        else:
+            counted = _counted(slopes, params, grads, batch, like)
         return LabelGuess(_labels(counted, batch), method, counted)
     by_sign = slopes.is_plain or slopes.show_the_label_by_sign()
     if method == "idlg":

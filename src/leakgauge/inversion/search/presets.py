@@ -6,18 +6,27 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType, NoneType
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
+from torch import nn
+
 from leakgauge.core.checks import nearest, require
 from leakgauge.core.types import Task
 from leakgauge.defenses import Defense
 from leakgauge.inversion.methods import Method, Traits
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
+from leakgauge.inversion.search.between import Between
 from leakgauge.inversion.search.adaptive import adapted_settings, adapts, smoother
 from leakgauge.inversion.search.engine import reconstruct
-from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights, Weights
+from leakgauge.inversion.search.layer_weights import (
+    DepthWeights,
+    LayerWeights,
+    Weights,
+    objective_of,
+)
 from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.inversion.search.simulate import LocalSteps
 from leakgauge.inversion.words import ITERATIONS, RATE
+from leakgauge.training.first_step import first_step
 
 _DLG = SearchSettings(
     objective=SquaredError(),
@@ -179,6 +188,9 @@ class Search(Method):
         if known.defense is not None:
             settings = adapted_settings(settings, known.defense, task.model, seen.sent)
         settings = settings_against(settings, known.steps, unknown=known.unknown)
+        local = known.steps if known.simulate else None
+        if known.defense is None and (read := bounded(settings, task.model, seen, known)):
+            settings, local = read, None
         prior = None
         if known.statistics is not None and settings.batch_norm:
             prior = known.statistics.prior(task, seen.params, settings.batch_norm)
@@ -194,7 +206,7 @@ class Search(Method):
             labels=known.labels,
             low=known.low,
             high=known.high,
-            local=known.steps if known.simulate else None,
+            local=local,
             prior=prior,
             snapshots=options.snapshots,
             progress=options.progress,
@@ -214,7 +226,22 @@ def settings_against(
         return settings
     if RATE in unknown:
         settings = replace(settings, rescale=False)
-    return settings if local.recipe.rule.linear else smoother(settings)
+    one = first_step(local.recipe) is not None
+    return settings if local.recipe.rule.linear or one else smoother(settings)
+
+
+def bounded(
+    settings: SearchSettings, model: nn.Module, seen: ObservedUpdates, known: Knowledge
+) -> SearchSettings | None:
+    """Return the search by the bounds of gradients that one step of Adam or its like shows.
+
+    None for any other training, and where the attacker does not know the rate.
+    """
+    local = known.steps
+    if local is None or known.unknown or local.clients > 1 or not first_step(local.recipe):
+        return None
+    objective = Between(objective_of(settings.objective, model), local.recipe, seen.params)
+    return replace(settings, objective=objective, rescale=False, slope="exact")
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from leakgauge.core.types import Grads, Params, Task
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 from leakgauge.training.catalog import SGD
 from leakgauge.training.recipe import Recipe
-from leakgauge.training.rules import AdamRule
+from leakgauge.training.rules import NormalisedRule
 
-SOFTNESS = 0.5
-"""As that of an attacker who knows a defense by signs."""
+SOFTNESS = 0.03
+"""Chosen on three clients with images of CIFAR-10 and a small network, four steps of Adam: 17.5, 18.2
+and 15.3 dB, in place of 16.8, 15.9 and 14.7 for 0.1, and of 12.9, 14.0 and 12.3 for 0.5."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class LocalSteps:
         optimizer: optimizer of the steps, as ``Recipe.named`` reads it.
         rates: learning rate of each of the steps of all passes, in place of ``lr``.
         clients: number of clients behind one mean.
-        softness: softness of simulated Adam steps. A first step is the sign of the gradient,
+        softness: softness of simulated steps of Adam and its like. A first step is the sign of the gradient,
             which has no slope; g / sqrt(g^2 + (softness * r)^2), with r the root mean square of
             the layer's, has one. 0 simulates the steps as they are.
 
@@ -62,7 +63,7 @@ class LocalSteps:
     def soft(self) -> Recipe:
         """The steps as they are simulated, with a slope where Adam's own have none."""
         rule = self.recipe.rule
-        if not (self.softness and isinstance(rule, AdamRule)):
+        if not (self.softness and isinstance(rule, NormalisedRule)):
             return self.recipe
         return Recipe(self.recipe.rates, replace(rule, softness=self.softness))
 
