@@ -2,6 +2,7 @@
 
 from leakgauge.core.checks import require
 from leakgauge.federation.spec import FederationSpec
+from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.inversion.methods import refuse_tables_only
 from leakgauge.membership.catalog import SHADOW, knowledge_of
 from leakgauge.runs.spec import check_bounds
@@ -27,6 +28,8 @@ def check(spec: FederationSpec) -> None:
         spec.momentum is None or spec.momentum < 1,
         f"--momentum is {spec.momentum}; expected a number below 1",
     )
+    if spec.local_optimizer is not None:
+        LocalTraining(optimizer=spec.local_optimizer, momentum=spec.momentum)
     refuse_tables_only(spec.method, "single gradients; choose")
     for one in spec.adversary:
         require(

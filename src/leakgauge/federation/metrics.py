@@ -5,12 +5,13 @@ import math
 from leakgauge.results.metrics import Metric
 from leakgauge.results.scores import ADVANTAGE, AUROC
 
-PSNR, LOSS = "psnr", "loss"
+PSNR, LOSS, MATCHED = "psnr", "loss", "matched"
 PROPERTY_AUROC, PROPERTY_RIGHT = "property_auroc", "property_right"
 
 METRICS = {
     PSNR: Metric(title="PSNR", unit="dB", low=-math.inf, high=math.inf, headline=True),
     LOSS: Metric(title="Loss", high=math.inf, higher_is_worse=False, tabled=False),
+    MATCHED: Metric(title="Update matched", tabled=False),
     AUROC: Metric(title="AUROC, membership", chance=0.5, headline=True),
     ADVANTAGE: Metric(title="Advantage, membership", chance=0.0),
     PROPERTY_AUROC: Metric(title="AUROC, property", chance=0.5),

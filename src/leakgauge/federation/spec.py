@@ -11,6 +11,7 @@ from leakgauge.inversion.words import LABELS as LABELINGS
 from leakgauge.runs.fields import MOST_STEPS
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, TRAINING, setting
 from leakgauge.runs.spec import Spec
+from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 
 NAME = "federation"
 """The question's name."""
@@ -90,6 +91,12 @@ class FederationSpec(Spec):
         most=100 * MOST_STEPS,
     )
     momentum: Real | None = setting(None, "momentum of clients' SGD", TRAINING, least=0)
+    local_optimizer: str | None = setting(
+        None,
+        f"optimizer of clients: {OPTIMIZERS_HELP}; by default the one that the kept files name, "
+        "or that the update shows",
+        TRAINING,
+    )
     method: str = setting(
         STRONGEST,
         f"attack for records: {', '.join(FOR_UPDATES)}, with settings; or your own, MODULE:NAME",

@@ -50,7 +50,7 @@ class KeptFile(_KeptFields):
     examples: Count | None
     metrics: Numbers
     config: Numbers
-    training: dict[str, Number | None]
+    training: dict[str, Number | str | None]
 
     @property
     def known(self) -> LocalTraining:

@@ -16,6 +16,7 @@ from leakgauge.core.names import model_way, renamed
 from leakgauge.integrations.kept import KINDS, MODELS, ROUNDS, checksum
 from leakgauge.integrations.kept_file import read_about
 from leakgauge.integrations.training_settings import LocalTraining
+from leakgauge.training.catalog import SGD
 from leakgauge.training.federation import Round
 from leakgauge.training.state import State, average
 from leakgauge.training.update import Update
@@ -97,7 +98,7 @@ class KeptUpdate:
                 batch_size=size,
                 records=self.examples,
                 model=model,
-                optimizer=known.optimizer,
+                optimizer=known.named_optimizer or SGD,
             )
             if self.kind == KINDS[1] and all(name in change for name in update.before):
                 exact = {name: change[name] for name in update.before}

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from leakgauge.core.checks import require, require_count, require_positive
-from leakgauge.training.catalog import SGD
+from leakgauge.core.checks import require, require_choice, require_count, require_positive
+from leakgauge.training.catalog import OPTIMIZERS, SGD, parse_optimizer
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "lr": ("lr", "learning-rate", "local-lr"),
@@ -16,6 +16,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "steps": ("local-steps", "num-steps"),
     "momentum": ("momentum",),
 }
+NAMING = ("local-optimizer", "client-optimizer", "optimizer", "optim")
+"""The keys of the optimizer's name, such as ``Adam`` or ``torch.optim.AdamW``."""
 """The keys of each setting; ``_`` counts as ``-``, and the first key wins."""
 
 
@@ -29,12 +31,13 @@ class LocalTraining:
         epochs: passes over its records.
         steps: number of steps; None if epochs, records and batch size determine it.
         momentum: momentum of SGD, without dampening or Nesterov; None counts as 0.
+        optimizer: the optimizer, as ``training.catalog`` reads it; None where none is named.
 
     Raises:
         InputError: a number does not fit.
 
     >>> LocalTraining.found_in({"local_epochs": 2, "learning-rate": 0.1, "rounds": 3})
-    LocalTraining(lr=0.1, batch_size=None, epochs=2, steps=None, momentum=None)
+    LocalTraining(lr=0.1, batch_size=None, epochs=2, steps=None, momentum=None, optimizer=None)
     """
 
     lr: float | None = None
@@ -42,6 +45,7 @@ class LocalTraining:
     epochs: int | None = None
     steps: int | None = None
     momentum: float | None = None
+    optimizer: str | None = None
 
     def __post_init__(self) -> None:
         if self.lr is not None:
@@ -53,6 +57,15 @@ class LocalTraining:
             self.momentum is None or 0 <= self.momentum < 1,
             f"momentum is {self.momentum}; expected a number from 0 to below 1",
         )
+        if self.optimizer is not None:
+            # A file must not name code, which would run where the file is read.
+            require_choice(self.optimizer.partition(":")[0], "optimizer of clients", OPTIMIZERS)
+            _ = parse_optimizer(self.optimizer, lr=1.0)
+            require(
+                not self.momentum or self.optimizer == SGD,
+                f"momentum is {self.momentum} beside the optimizer {self.optimizer!r}; name it in "
+                "one place, as in sgd:momentum=0.9",
+            )
 
     @classmethod
     def found_in(cls, config: Mapping[str, Any]) -> "LocalTraining":
@@ -67,6 +80,9 @@ class LocalTraining:
             number: Any = int(value) if whole else float(value)
             if number > 0 and (name != "momentum" or number < 1):
                 found = replace(found, **{name: number})
+        if name := next((known for key in NAMING if (known := _known(config, key))), None):
+            plain = found.momentum is None or name == SGD
+            found = replace(found, optimizer=name, momentum=found.momentum if plain else None)
         return found
 
     def updated(self, declared: "LocalTraining") -> "LocalTraining":
@@ -75,7 +91,12 @@ class LocalTraining:
         >>> LocalTraining(lr=0.1, epochs=2).updated(LocalTraining(lr=0.5)).lr
         0.5
         """
-        return replace(self, **{k: v for k, v in asdict(declared).items() if v is not None})
+        named = {k: v for k, v in asdict(declared).items() if v is not None}
+        if declared.optimizer is not None:  # it says all, also of a momentum
+            named["momentum"] = declared.momentum
+        elif declared.momentum is not None:
+            named["optimizer"] = None
+        return replace(self, **named)
 
     def steps_over(self, examples: int | None) -> int | None:
         """Return the steps of a round over a number of records; None if unknown.
@@ -90,13 +111,26 @@ class LocalTraining:
         return self.epochs * math.ceil(examples / self.batch_size)
 
     @property
-    def optimizer(self) -> str:
-        """The optimizer as ``training.catalog`` reads it.
+    def named_optimizer(self) -> str | None:
+        """The optimizer with its momentum, as ``training.catalog`` reads it; None if not named.
 
-        >>> LocalTraining(momentum=0.5).optimizer, LocalTraining().optimizer
-        ('sgd:momentum=0.5', 'sgd')
+        >>> LocalTraining(momentum=0.5).named_optimizer, LocalTraining().named_optimizer
+        ('sgd:momentum=0.5', None)
         """
-        return f"{SGD}:momentum={self.momentum}" if self.momentum else SGD
+        return f"{SGD}:momentum={self.momentum}" if self.momentum else self.optimizer
+
+
+def _known(config: Mapping[str, Any], key: str) -> str | None:
+    """Return the optimizer that a key names; other texts may hold passwords.
+
+    >>> _known({"Optimizer": "torch.optim.AdamW"}, "optimizer"), _known({"optimizer": "x"}, "optim")
+    ('adamw', None)
+    """
+    for name, value in config.items():
+        if name.lower().replace("_", "-") == key and isinstance(value, str):
+            last = value.strip().rpartition(".")[2].lower()
+            return last if last in OPTIMIZERS else None
+    return None
 
 
 def numbers(config: Mapping[str, Any]) -> dict[str, int | float]:

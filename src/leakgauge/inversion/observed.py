@@ -116,6 +116,8 @@ class Reconstruction:
         snapshot_steps: iterations at which the records were noted, ``[s]``.
         snapshots: records of the kept restart at these iterations, ``[T, s, B, ...]``.
         notes: reasons why records are missing, one sentence each.
+        matched: cosine of the update of ``x`` and the one that was sent ``[T]``; None without a
+            search. It is 1 where the search reproduces the update.
     """
 
     x: Tensor
@@ -130,6 +132,7 @@ class Reconstruction:
     snapshot_steps: Tensor
     snapshots: Tensor
     notes: tuple[str, ...] = ()
+    matched: Tensor | None = None
 
     @classmethod
     def direct(

@@ -22,6 +22,14 @@ SERVER_LR = 0.01
 """Learning rate of the server's step after each gradient, over several epochs. AGIC's paper names
 none; this one is ours."""
 
+NOT_UNDERSTOOD = "Not understood"
+ASSUMED = "assumed"
+"""The detail of a measurement that says what the attacker assumed of a client's training."""
+
+MATCHED = 0.9
+"""Smallest cosine of the update of rebuilt records and the one that was sent, from which a failed
+search says something of the records: below, it did not reproduce the update."""
+
 RATE, OPTIMIZER = UNKNOWNS = ("rate", "optimizer")
 """What an attacker may not know of a client's training."""
 

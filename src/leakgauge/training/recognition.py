@@ -150,7 +150,9 @@ def _recognised(update: Update, sizes: Sizes) -> Understood:
     rate = sizes.size / update.steps
     name, lr = "adamw" if sizes.decay else "adam", own_rate(update.optimizer) or update.lr
     if update.steps == 1 and lr and _near(rate, 10 * lr) and not sizes.decay:
-        return Understood("rmsprop", f"RMSprop, {_seen(sizes)}: its first step is 10 times the rate")
+        return Understood(
+            "rmsprop", f"RMSprop, {_seen(sizes)}: its first step is 10 times the rate"
+        )
     within = SAME if update.steps == 1 else SAME_OVER_STEPS
     agrees = lr is not None and _near(rate, lr, within)
     settings = [] if agrees else [f"lr={rate:.3g}"]

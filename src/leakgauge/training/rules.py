@@ -155,7 +155,9 @@ class AdamRule(NormalisedRule):
 
     def first_step(self) -> FirstStep:
         """Return the step ``G / (|G| + eps)``; see ``UpdateRule.first_step``."""
-        coupled, decoupled = (0.0, self.weight_decay) if self.decoupled else (self.weight_decay, 0.0)
+        coupled, decoupled = (
+            (0.0, self.weight_decay) if self.decoupled else (self.weight_decay, 0.0)
+        )
         return FirstStep(1.0, self.eps, coupled, decoupled)
 
     def largest_step(self, number: int) -> float:
@@ -211,9 +213,7 @@ class RmspropRule(NormalisedRule):
         if self.centered:
             mean = kept["mean"] = _averaged(memory.get("mean"), grads, self.alpha)
             spread = {name: leaf - mean[name].square() for name, leaf in square.items()}
-        ahead = {
-            name: leaf / (self._size(spread[name]) + self.eps) for name, leaf in grads.items()
-        }
+        ahead = {name: leaf / (self._size(spread[name]) + self.eps) for name, leaf in grads.items()}
         if self.momentum:
             past = memory.get("momentum")
             ahead = kept["momentum"] = {

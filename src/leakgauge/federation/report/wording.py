@@ -3,9 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leakgauge.federation.metrics import LOSS, METRICS, PROPERTY_AUROC, PROPERTY_RIGHT, PSNR
+from leakgauge.federation.metrics import (
+    LOSS,
+    MATCHED,
+    METRICS,
+    PROPERTY_AUROC,
+    PROPERTY_RIGHT,
+    PSNR,
+)
 from leakgauge.federation.spec import ASKS, MEMBERSHIP, PROPERTY, RECONSTRUCTION
-from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB
+from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB, matched_sentence
+from leakgauge.inversion.words import ASSUMED, NOT_UNDERSTOOD
+from leakgauge.inversion.words import MATCHED as LEAST_MATCHED
 from leakgauge.report.levels import HEADLINES, level_of, strength_of
 from leakgauge.report.section import Level
 from leakgauge.report.wording import interval, number, percent, short
@@ -93,11 +102,13 @@ class FederationVerdict:
 def verdict(table: UpdateTable) -> FederationVerdict:
     """Return the verdict on the mean over all updates, with the highest figure."""
     if table.metric == LOSS:
+        understood = _is_matched(table)
         return FederationVerdict(
             "unknown",
-            "Not scored",
+            "Not scored" if understood else NOT_UNDERSTOOD,
             f"Records were rebuilt from {len(table.cells)} updates. The clients' records are "
-            "unknown here, so their similarity cannot be measured; inspect them.",
+            "unknown here, so their similarity cannot be measured; inspect them. "
+            f"{_training(table)}".rstrip(),
         )
     if table.metric == PSNR:
         return _of_pictures(table)
@@ -135,15 +146,33 @@ _PICTURES = {
 def _of_pictures(table: UpdateTable) -> FederationVerdict:
     one = table.mean
     level = level_of_rebuilt(one)
+    words = _PICTURES[level]
+    if level in ("none", "inconclusive") and not _is_matched(table):
+        level, words = "inconclusive", NOT_UNDERSTOOD
     text = (
         f"Rebuilt records have a PSNR of {short(one.estimate.value)} dB, the mean over "
         f"{len(table.cells)} updates ({percent(one.estimate.confidence)} interval "
         f"{short(one.estimate.low)} to {short(one.estimate.high)}); a guess without the update "
-        f"has {short(one.chance)} dB. {_highest(table)}"
-    )
+        f"has {short(one.chance)} dB. {_highest(table)} {_training(table)}"
+    ).rstrip()
     width = max(CLOSE_DB - one.chance, 1.0)
     strength = min(max((one.estimate.value - one.chance) / width, 0.0), 1.0)
-    return FederationVerdict(level, _PICTURES[level], text, strength)
+    return FederationVerdict(level, words, text, strength)
+
+
+def _is_matched(table: UpdateTable) -> bool:
+    """Return whether the search reproduced the updates; a method without a search did."""
+    matched = table.extra.get(MATCHED)
+    return matched is None or matched.estimate.value >= LEAST_MATCHED
+
+
+def _training(table: UpdateTable) -> str:
+    """Return how well the updates were reproduced, and what was assumed of the training."""
+    assumed = table.mean.details.get(ASSUMED, "")
+    said = [f"Assumed: {assumed}."] if assumed else []
+    if (matched := table.extra.get(MATCHED)) is not None:
+        said.insert(0, matched_sentence(matched.estimate.value))
+    return " ".join(said)
 
 
 def _of_auroc(table: UpdateTable) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from leakgauge.federation.metrics import (
     LOSS,
+    MATCHED,
     METRICS,
     PROPERTY_AUROC,
     PROPERTY_RIGHT,
@@ -20,6 +21,7 @@ from leakgauge.federation.run.properties import PropertyResult, over_rounds
 from leakgauge.federation.run.rebuilding import RebuiltUpdate
 from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
+from leakgauge.inversion.words import ASSUMED
 from leakgauge.results.measurements import ACCUMULATED, CellContext, Estimate, Measurement
 from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.results.statistics import mean_estimate, mean_of, share_estimate
@@ -40,7 +42,8 @@ Figure = tuple[Estimate, float]
 
 def measurements_of(prepared: FederationPrepared, found: UpdateResults) -> list[Measurement]:
     """Return the figures of each update, and their means over all updates."""
-    make = partial(_measurement, prepared)
+    assumed = dict.fromkeys(text for each in found.rebuilt.values() for text in each.assumed)
+    make = partial(_measurement, prepared, assumed="; ".join(assumed))
     made: list[Measurement] = []
     for ask, figures in (
         (RECONSTRUCTION, {one: _of_rebuilt(each) for one, each in found.rebuilt.items()}),
@@ -60,12 +63,18 @@ def measurements_of(prepared: FederationPrepared, found: UpdateResults) -> list[
 
 
 def _of_rebuilt(rebuilt: RebuiltUpdate) -> Mapping[str, Figure]:
-    loss = Estimate(rebuilt.loss, rebuilt.loss, rebuilt.loss, 1)
+    found: dict[str, Figure] = {LOSS: (_point(rebuilt.loss), 0.0)}
+    if rebuilt.matched is not None:
+        found[MATCHED] = _point(rebuilt.matched), 0.0
     if not len(rebuilt.psnr):
-        return {LOSS: (loss, 0.0)}
+        return found
     metric = METRICS[PSNR]
     near = mean_estimate(rebuilt.psnr, unit=metric.unit, bounds=metric.bounds)
-    return {PSNR: (near, rebuilt.guess), LOSS: (loss, 0.0)}
+    return {PSNR: (near, rebuilt.guess), **found}
+
+
+def _point(value: float) -> Estimate:
+    return Estimate(value, value, value, 1)
 
 
 def _of_members(result: MembershipResult, prepared: FederationPrepared) -> Mapping[str, Figure]:
@@ -100,6 +109,8 @@ def _measurement(
     when: int | str,
     estimate: Estimate,
     chance: float,
+    *,
+    assumed: str,
 ) -> Measurement:
     spec = prepared.spec
     who = {RECONSTRUCTION: spec.method, MEMBERSHIP: "chosen", PROPERTY: "simulated clients"}
@@ -112,4 +123,5 @@ def _measurement(
         round=when,
         seed=spec.seed,
     )
-    return context.measurement(metric, estimate, chance=chance)
+    details = {ASSUMED: assumed} if ask == RECONSTRUCTION and assumed else {}
+    return context.measurement(metric, estimate, chance=chance, details=details)

@@ -26,6 +26,7 @@ from leakgauge.inversion.run.received import local_steps
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.spec import plain
+from leakgauge.training.recognition import Understood, understood
 
 FOLDS, CLIENTS = 4, 8
 """Folds of the public records, and smallest number of clients simulated for each value."""
@@ -52,6 +53,7 @@ class FederationPrepared(Prepared):
         training: training settings of the clients, from the auditor.
         secret: the property to infer; empty if it is not asked.
         not_asked: the reason for each question that is not asked.
+        read: the optimizer of each update, as named or as recognised.
         folder: sha256 of all kept updates; clients that are left out decide who owns which records.
     """
 
@@ -65,6 +67,7 @@ class FederationPrepared(Prepared):
     secret: str = ""
     not_asked: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
+    read: Mapping[KeptUpdate, Understood] = field(default_factory=dict)
 
     def inputs(self) -> dict[str, str]:
         """Return the digest of the kept updates."""
@@ -77,7 +80,10 @@ class FederationPrepared(Prepared):
 
     def known(self, one: KeptUpdate) -> LocalTraining:
         """Return the training settings of an update's client in its round."""
-        return one.training.updated(self.training)
+        known = one.training.updated(self.training)
+        if one in self.read and known.named_optimizer is None:
+            known = replace(known, optimizer=self.read[one].optimizer)
+        return known
 
 
 def prepare(spec: FederationSpec, source: Source) -> FederationPrepared:
@@ -88,8 +94,9 @@ def prepare(spec: FederationSpec, source: Source) -> FederationPrepared:
             the model, or a question cannot be asked.
     """
     prepared = _opened(spec, source)
-    for one in prepared.kept.updates:
-        one.update(prepared.task.model, prepared.training)
+    prepared = replace(
+        prepared, read={one: _understood(prepared, one) for one in prepared.kept.updates}
+    )
     asked = spec.ask or ASKS
     refused: dict[str, str] = {}
     for ask in (*asked, *(one for one in ASKS if one not in asked)):
@@ -125,10 +132,24 @@ def _opened(spec: FederationSpec, source: Source) -> FederationPrepared:
         epochs=spec.local_epochs,
         steps=spec.local_steps,
         momentum=spec.momentum,
+        optimizer=spec.local_optimizer,
     )
     return FederationPrepared(
         spec, source, kept, task, data, public, held, training, folder=whole.fingerprint
     )
+
+
+def _understood(prepared: FederationPrepared, one: KeptUpdate) -> Understood:
+    """Return the optimizer of an update.
+
+    Raises:
+        InputError: the update does not fit the model, or contradicts the optimizer that is named.
+    """
+    update = one.update(prepared.task.model, prepared.training)
+    try:
+        return understood(update, named=prepared.known(one).named_optimizer)
+    except InputError as error:
+        raise InputError(f"{one.name}: {error}") from error
 
 
 def count_of(prepared: FederationPrepared, one: KeptUpdate) -> int:
@@ -160,7 +181,7 @@ def _check_reconstruction(prepared: FederationPrepared) -> None:
 
 
 def _check_steps(prepared: FederationPrepared, one: KeptUpdate) -> None:
-    update = one.update(prepared.task.model, prepared.training)
+    update = one.update(prepared.task.model, prepared.known(one))
     try:
         local_steps(update, count_of(prepared, one))
     except InputError as error:

@@ -26,8 +26,8 @@ from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import ScoredTrials, score
 from leakgauge.runs.parts import Kept
+from leakgauge.training.catalog import SGD, parse_optimizer
 from leakgauge.training.federation import upload_of
-from leakgauge.training.optimizers import sgd
 from leakgauge.training.participant import Turn
 from leakgauge.training.protocol import Protocol
 from leakgauge.training.update import Update
@@ -128,11 +128,10 @@ def from_arrays(kept: Kept) -> PropertyResult:
 def _protocol(prepared: FederationPrepared, one: KeptUpdate, size: int) -> Protocol:
     known: LocalTraining = prepared.known(one)
     assert known.lr is not None
-    momentum = known.momentum or 0.0
     return Protocol(
         rounds=1,
         lr=known.lr,
-        optimizer=partial(sgd, lr=known.lr, momentum=momentum) if momentum else None,
+        optimizer=parse_optimizer(known.named_optimizer or SGD, lr=known.lr),
         epochs=1 if known.steps else known.epochs or 1,
         steps=known.steps,
         batch_size=min(known.batch_size or size, size),

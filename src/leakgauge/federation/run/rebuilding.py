@@ -13,6 +13,7 @@ from leakgauge.core.types import Dataset
 from leakgauge.federation.run.preparing import FederationPrepared, count_of
 from leakgauge.federation.spec import NAME, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
+from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.inversion.methods import Method, method_of
 from leakgauge.inversion.metrics.table import PSNR
 from leakgauge.inversion.observed import SearchProgress
@@ -42,6 +43,8 @@ class RebuiltUpdate:
         loss: of the search.
         labels: as inferred ``[B]``.
         warnings: why the update may not mean what the search takes it for.
+        matched: cosine of the records' update and the one that was sent; None without a search.
+        assumed: what the search assumed of the training, in words.
     """
 
     x: Tensor
@@ -51,13 +54,21 @@ class RebuiltUpdate:
     loss: float
     labels: NDArray[np.int64]
     warnings: tuple[str, ...]
+    matched: float | None = None
+    assumed: tuple[str, ...] = ()
 
     def to_arrays(self, *, redact: bool) -> Kept:
         """Return it as arrays and plain values, without any record where ``redact``."""
         x, truth = (one[:0] if redact else one for one in (self.x, self.truth))
         labels = self.labels[:0] if redact else self.labels
         arrays = {"x": x.cpu().numpy(), "truth": truth.cpu().numpy(), "psnr": self.psnr}
-        about = {"guess": self.guess, "loss": self.loss, "warnings": list(self.warnings)}
+        about = {
+            "guess": self.guess,
+            "loss": self.loss,
+            "warnings": list(self.warnings),
+            "matched": self.matched,
+            "assumed": list(self.assumed),
+        }
         return {**arrays, "labels": labels}, {**about, "count": len(self.x)}
 
 
@@ -73,7 +84,8 @@ def rebuild(
         InputError: the update tells nothing, or the search has no finite loss.
     """
     spec, public = prepared.spec, prepared.others
-    update = one.update(prepared.task.model, prepared.training)
+    known = prepared.known(one)
+    update = one.update(prepared.task.model, known)
     count = count_of(prepared, one)
     if count != update.records:
         update = replace(update, records=count, batch_size=None)
@@ -85,6 +97,7 @@ def rebuild(
         method(prepared),
         labels=spec.labels,
         simulate=spec.simulate,
+        optimizer=known.named_optimizer,
         seed=seed,
     ).rebuild(progress)
     unit = partial(to_unit, low=received.low, high=received.high)
@@ -101,7 +114,15 @@ def rebuild(
         scores = scorer.scores(x, truth)[PSNR].cpu().numpy()
         guess = max(_matched(scorer, guessed, true) for guessed in guesses)
     labels = received.labels.cpu().numpy()
-    return RebuiltUpdate(x, truth, scores, guess, received.loss, labels, received.warnings)
+    assumed = tuple(filter(None, (prepared.read[one].assumed, *_assumed_length(known, one))))
+    figures = scores, guess, received.loss
+    about = received.warnings, received.matched, assumed
+    return RebuiltUpdate(x, truth, *figures, labels, *about)
+
+
+def _assumed_length(known: LocalTraining, one: KeptUpdate) -> tuple[str, ...]:
+    """Return that one step is assumed where nothing names the length of a round."""
+    return () if known.steps_over(one.examples) else ("one local step",)
 
 
 def method(prepared: FederationPrepared) -> Method:
@@ -126,4 +147,5 @@ def from_arrays(kept: Kept) -> RebuiltUpdate:
     arrays, about = kept
     x, truth = (torch.from_numpy(arrays[name]) for name in ("x", "truth"))
     figures = arrays["psnr"], about["guess"], about["loss"]
-    return RebuiltUpdate(x, truth, *figures, arrays["labels"], tuple(about["warnings"]))
+    said = tuple(about["warnings"]), about["matched"], tuple(about["assumed"])
+    return RebuiltUpdate(x, truth, *figures, arrays["labels"], *said)

@@ -14,6 +14,7 @@ TOKEN_ACCURACY = "token_accuracy"
 SEQUENCES = "sequences"
 GAIN = "gain"
 LOSS = "loss"
+MATCHED = "matched"
 
 WITHOUT = {"no_pooling": (False, True), "no_labels": (True, False), "plain": (False, False)}
 """Variants of the paper's matching by name: (images are pooled, labels filter pairs)."""
@@ -27,6 +28,7 @@ METRICS = {
     TOKEN_ACCURACY: Metric(title="Tokens right", headline=True),
     SEQUENCES: Metric(title="Sequences right"),
     LABEL_ACCURACY: Metric(title="Labels right"),
+    MATCHED: Metric(title="Update matched", tabled=False),
     "matching_greedy": Metric(title="Matched, greedy"),
     "matching_greedy_no_pooling": Metric(title="Matched, greedy, no pooling"),
     "matching_greedy_no_labels": Metric(title="Matched, greedy, no labels"),
@@ -38,6 +40,8 @@ METRICS = {
 }
 """Metrics by name. The figure of a single column of a table is named ``"columns: NAME"``. The score
 of a guess depends on the data. The gain is the mean over images of the difference to the best guess
-that needs no gradient. The loss is what the attacker minimizes, not a distance to the truth. The
+that needs no gradient. How far an update
+is matched is the cosine of the update of the rebuilt records and the one that was sent. The loss is
+what the attacker minimizes, not a distance to the truth. The
 time is that of the search for the records of one update; over several epochs, that of the joint
 search alone, for as many records."""

@@ -1,12 +1,21 @@
 """The verdict of an attempt, its sentence, and the guesses to compare it with."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from leakgauge.core.checks import InputError
-from leakgauge.inversion.metrics.table import COLUMNS, LOSS, PSNR, TOKEN_ACCURACY
-from leakgauge.inversion.words import CLASS_MEAN, FREQUENT, MEAN, NEAREST, PUBLIC
+from leakgauge.inversion.metrics.table import COLUMNS, LOSS, MATCHED, PSNR, TOKEN_ACCURACY
+from leakgauge.inversion.words import (
+    ASSUMED,
+    CLASS_MEAN,
+    FREQUENT,
+    MEAN,
+    NEAREST,
+    NOT_UNDERSTOOD,
+    PUBLIC,
+)
+from leakgauge.inversion.words import MATCHED as LEAST_MATCHED
 from leakgauge.report.compare import Group
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Badge, Level
@@ -48,7 +57,32 @@ _SCORES = (PSNR, COLUMNS, TOKEN_ACCURACY)
 
 def verdict_of(test: Test) -> InversionVerdict:
     """Return the verdict of an attempt by PSNR, the columns of a table, or tokens."""
-    return _of_figures(*map(test.at, _SCORES))
+    found = _of_figures(*map(test.at, _SCORES))
+    if found.level in ("none", "unknown") and not is_matched(test.at(MATCHED)):
+        level: Level = "inconclusive" if found.figure else "unknown"
+        return replace(found, level=level, words=NOT_UNDERSTOOD)
+    return found
+
+
+def is_matched(matched: Measurement | None) -> bool:
+    """Return whether a search reproduced the update; a method without a search did."""
+    return matched is None or matched.estimate.value >= LEAST_MATCHED
+
+
+def matched_sentence(value: float) -> str:
+    """Return how well the update of rebuilt records matches the one that was sent, in words.
+
+    >>> matched_sentence(0.98)
+    'Matched: the update of the rebuilt records matches the sent one to 98 %.'
+    """
+    ours = f"the update of the rebuilt records matches the sent one to {percent(max(value, 0.0))}"
+    if value >= LEAST_MATCHED:
+        return f"Matched: {ours}."
+    return (
+        f"Not matched: {ours} (a search that models the client reaches {percent(LEAST_MATCHED)}), "
+        "so the update was made in a way that this attack does not model, or the search was too "
+        "short."
+    )
 
 
 def badge(group: Group) -> Badge | None:
@@ -117,6 +151,7 @@ _OF_IMAGES = {
     "clear": "The images were rebuilt well enough to be recognised",
     "weak": "Parts of the images were rebuilt",
     "none": "The images were not rebuilt",
+    "inconclusive": "The update was not understood",
 }
 
 
@@ -132,12 +167,27 @@ def sentence(test: Test) -> str:
 def statement(test: Test) -> str:
     """Return the result of an attempt, without its title; raises like ``sentence``."""
     verdict = verdict_of(test)
+    return " ".join(filter(None, (_result(test, verdict), _training(test, verdict))))
+
+
+def _result(test: Test, verdict: InversionVerdict) -> str:
     if verdict.figure is None:
         return _of_loss(test)
     if verdict.figure.metric == PSNR:
         return f"{_OF_IMAGES[verdict.level]}. {_of_psnr(verdict.figure)}"
     parts = "tokens" if verdict.figure.metric == TOKEN_ACCURACY else "columns"
     return _of_parts(verdict.figure, parts)
+
+
+def _training(test: Test, verdict: InversionVerdict) -> str:
+    """Return what was assumed of the training, and the match of the update where little leaks."""
+    loss, matched = test.at(LOSS), test.at(MATCHED)
+    said = []
+    if matched is not None and verdict.level in ("none", "unknown", "inconclusive"):
+        said.append(matched_sentence(matched.estimate.value))
+    if loss is not None and ASSUMED in loss.details:
+        said.append(f"Assumed: {loss.details[ASSUMED]}.")
+    return " ".join(said)
 
 
 _MATCHED = {

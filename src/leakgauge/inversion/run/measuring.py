@@ -9,7 +9,7 @@ from torch import Tensor
 from leakgauge.inversion.methods import Method
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import psnr
-from leakgauge.inversion.metrics.table import GAIN, LABEL_ACCURACY, LOSS, METRICS, PSNR
+from leakgauge.inversion.metrics.table import GAIN, LABEL_ACCURACY, LOSS, MATCHED, METRICS, PSNR
 from leakgauge.inversion.observed import Reconstruction
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Curve, Rebuilt, Scores
@@ -17,7 +17,7 @@ from leakgauge.inversion.run.received import Received
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.scoring import in_true_order
 from leakgauge.inversion.spec import InversionSpec
-from leakgauge.inversion.words import KNOWN, NAME
+from leakgauge.inversion.words import ASSUMED, KNOWN, NAME
 from leakgauge.results.measurements import (
     ACCUMULATED,
     SECONDS,
@@ -151,10 +151,10 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
     return [*scored, time, replace(time, metric=LOSS, estimate=loss, curve=curve)]
 
 
-def measurement_of_update(
+def measurements_of_update(
     received: Received, spec: InversionSpec, method: Method, name: str
-) -> Measurement:
-    """Return the one figure that exists without true records: the loss.
+) -> tuple[Measurement, ...]:
+    """Return the figures that exist without true records: the loss, and the match of the update.
 
     Args:
         received: the rebuilt records.
@@ -163,9 +163,15 @@ def measurement_of_update(
         name: name of the update.
     """
     loss = Estimate(received.loss, received.loss, received.loss, len(received.x))
+    assumed = {ASSUMED: "; ".join(received.assumed)} if received.assumed else {}
     seconds = received.seconds_per_iteration * max(method.iterations, 1)
     found = _measurement(spec, method, spec.method[0], name, LOSS, loss)
-    return replace(found, curve=received.curve, seconds=seconds)
+    details = {**found.details, **assumed}
+    found = replace(found, curve=received.curve, seconds=seconds, details=details)
+    if received.matched is None:
+        return (found,)
+    one = Estimate(received.matched, received.matched, received.matched, 1)
+    return found, replace(found, metric=MATCHED, estimate=one, curve=None, seconds=0.0)
 
 
 def _estimate(attempt: Attempt, name: str, values: Tensor) -> Estimate:

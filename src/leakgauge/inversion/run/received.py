@@ -36,6 +36,7 @@ from leakgauge.inversion.words import FROM_BUFFERS, INFERRED, KNOWN, LABELS, RAT
 from leakgauge.results.measurements import PICTURES_FILE
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.training.local import repeatable
+from leakgauge.training.recognition import understood
 from leakgauge.training.update import Update
 
 MOST_PUBLIC = 1024
@@ -58,6 +59,8 @@ class Received:
         high: highest values of public records, broadcast to a record.
         warnings: reasons why the update may not be what the attack assumes.
         seconds_per_iteration: time of an iteration, in seconds.
+        matched: cosine of the records' update and the one that was sent; None without a search.
+        assumed: what the attack assumed of the training, in words.
     """
 
     x: Tensor
@@ -68,6 +71,8 @@ class Received:
     high: Tensor
     warnings: tuple[str, ...]
     seconds_per_iteration: float
+    matched: float | None = None
+    assumed: tuple[str, ...] = ()
 
     @property
     def pictures(self) -> Tensor | None:
@@ -90,6 +95,7 @@ class PreparedUpdate:
         known: what the attacker knows; labels are there unless the method finds them.
         warnings: reasons why the update may not be what the attack assumes.
         seed: seed of the attack.
+        assumed: what the attack assumes of the training, in words.
     """
 
     task: Task
@@ -98,6 +104,7 @@ class PreparedUpdate:
     known: Knowledge
     warnings: tuple[str, ...]
     seed: int
+    assumed: tuple[str, ...] = ()
 
     def rebuild(
         self, progress: SearchProgress | None = None, checkpoint: Checkpoint | None = None
@@ -120,6 +127,8 @@ class PreparedUpdate:
             high=self.known.high,
             warnings=self.warnings,
             seconds_per_iteration=found.seconds_per_iteration,
+            matched=None if found.matched is None else float(found.matched),
+            assumed=self.assumed,
         )
 
 
@@ -131,6 +140,7 @@ def prepare_received(
     *,
     labels: str = INFERRED,
     simulate: bool = False,
+    optimizer: str | None = None,
     assumed_lr: float | None = None,
     statistics: str | None = None,
     seed: int = 0,
@@ -144,7 +154,9 @@ def prepare_received(
         update: what the client sent.
         method: the attack.
         labels: one of ``words.LABELS``; ``"known"`` where the update holds them.
-        simulate: whether to simulate the local steps.
+        simulate: whether to simulate the local steps; several steps of Adam and its like are
+            simulated in any case where the update says enough.
+        optimizer: the optimizer, where it is named; None recognises it from the update.
         assumed_lr: rate of each local step, where the attacker does not know it.
         statistics: how the attacker knows those of BatchNorm: ``"inferred"`` or ``"proxy"``.
         seed: draws the starts and the public records that stand in for private ones.
@@ -160,6 +172,8 @@ def prepare_received(
         update = replace(update, lr=assumed_lr, rates=(assumed_lr,) * update.steps)
     if update.is_zero:
         raise InputError(update.warnings()[0])
+    known_as = understood(update, named=optimizer)
+    update = replace(update, optimizer=known_as.optimizer)
     update.as_gradient()  # refuses an update that stands for no gradient
     trained = replace(task, model=update.in_place(task.model))
     task = repeatable(trained)
@@ -167,11 +181,11 @@ def prepare_received(
     count, shape = record_count(update), tuple(data.x.shape[1:])
     public = data.x.to(next(iter(update.before.values())).dtype)
     low, high = range_of(public)
-    simulate = simulate and method.traits.searches
+    simulate = (simulate or _needs_simulation(update, count)) and method.traits.searches
     # First, since it says best what a model in train mode, or of other inputs, does wrong.
     warnings = (
         *_warnings(task, update, data, simulate=simulate, seed=seed),
-        *order_warnings(labels, method, simulate=simulate),
+        *order_warnings(labels, method, simulate=simulate and count != update.batch_size),
         *([] if assumed_lr is None else [rate_assumed(assumed_lr)]),
         *([] if task is trained else [WITHOUT_DROPOUT]),
     )
@@ -191,7 +205,8 @@ def prepare_received(
     )
     known = replace(known, statistics=_statistics(task, update, public, known, kind=statistics))
     seen = ObservedUpdates(update.before, update.as_gradient(), (count, *shape))
-    return PreparedUpdate(task, seen, method, known, warnings, seed)
+    assumed = (known_as.assumed,) if known_as.assumed else ()
+    return PreparedUpdate(task, seen, method, known, warnings, seed, assumed)
 
 
 def record_count(update: Update) -> int:
@@ -238,6 +253,18 @@ def local_steps(update: Update, count: int) -> LocalSteps:
     return LocalSteps(steps, rates[0], passes, optimizer=update.optimizer, rates=rates)
 
 
+def _needs_simulation(update: Update, count: int) -> bool:
+    """Return whether steps are no gradient together, and can be simulated."""
+    recipe = update.recipe
+    if recipe is None or recipe.rule.linear or update.steps == 1:
+        return False
+    try:
+        local_steps(update, count)
+    except InputError:
+        return False
+    return True
+
+
 def keep_received(folder: Path, received: Received) -> None:
     """Write pictures to ``pictures.safetensors`` under the name ``"0"``.
 
@@ -266,7 +293,10 @@ def _inferred(
     drawn = stream(seed, "like").permutation(len(public))[:MOST_PUBLIC]
     like = public[torch.from_numpy(drawn).to(public.device)][None]
     sent = update.as_gradient()
-    return infer_labels(task, update.before, sent, count, method=method, like=like).labels
+    signs = update.recipe is not None and not update.recipe.rule.linear
+    return infer_labels(
+        task, update.before, sent, count, method=method, signs=signs, like=like
+    ).labels
 
 
 def _sent_labels(update: Update, count: int, classes: int | None) -> Tensor:

@@ -9,7 +9,6 @@ from leakgauge.inversion.search.objective import Objective
 from leakgauge.training.first_step import GradientBounds, gradient_bounds
 from leakgauge.training.recipe import Recipe
 
-
 MARGIN = 0.1
 """Smallest size of a gradient of which only the sign is known, relative to its layer's. Two batches
 of CIFAR-10 and a small network: 16.1 and 16.2 dB in place of 15.9 and 14.9 after Adagrad's step,
@@ -36,9 +35,12 @@ class Between:
 
     def __call__(self, guess: Grads, observed: Grads) -> Tensor:
         """Return the distance of each row, ``[N]``; ``observed`` is as of ``as_gradient``."""
+        return self.objective(guess, self.nearest(guess, observed))
+
+    def nearest(self, guess: Grads, observed: Grads) -> Grads:
+        """Return the nearest gradients within the bounds, leaf ``[N, *p]``."""
         bounds = self._bounds(observed)
-        nearest = bounds.nearest({name: guess[name].detach() for name in observed}, MARGIN)
-        return self.objective(guess, nearest)
+        return bounds.nearest({name: guess[name].detach() for name in observed}, MARGIN)
 
     def _bounds(self, observed: Grads) -> GradientBounds:
         """Return the bounds; a search compares with the same update at each of its iterations."""

@@ -18,6 +18,7 @@ from leakgauge.gradients.probing import trainable
 from leakgauge.inversion.double_backward.difference import Difference
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 from leakgauge.inversion.observed import Reconstruction, SearchProgress
+from leakgauge.inversion.search.between import Between
 from leakgauge.inversion.search.checks import (
     check_box,
     check_gradients,
@@ -27,7 +28,7 @@ from leakgauge.inversion.search.checks import (
 )
 from leakgauge.inversion.search.descent import descend
 from leakgauge.inversion.search.layer_weights import objective_of
-from leakgauge.inversion.search.objective import rescaled
+from leakgauge.inversion.search.objective import Cosine, rescaled
 from leakgauge.inversion.search.priors import total_variation
 from leakgauge.inversion.search.settings import SearchSettings, fading
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
@@ -141,10 +142,15 @@ def reconstruct(
         progress=progress,
         checkpoint=checkpoint,
     )
+    labels = rebuilt.labels
+    with torch.no_grad():
+        ours = gradients(rebuilt.x, labels)
+        theirs = measure.nearest(ours, seen) if isinstance(measure, Between) else seen
+        rebuilt = replace(rebuilt, matched=1 - Cosine()(ours, theirs))
     if not settings.rescale:
         return rebuilt
     limits = (low, high) if settings.boxed and low is not None and high is not None else None
-    scaled = rescaled(rebuilt.x, lambda x: gradients(x, rebuilt.labels), seen, limits)
+    scaled = rescaled(rebuilt.x, lambda x: gradients(x, labels), seen, limits)
     return replace(rebuilt, x=scaled)
 
 

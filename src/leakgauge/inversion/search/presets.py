@@ -13,8 +13,8 @@ from leakgauge.core.types import Task
 from leakgauge.defenses import Defense
 from leakgauge.inversion.methods import Method, Traits
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
-from leakgauge.inversion.search.between import Between
 from leakgauge.inversion.search.adaptive import adapted_settings, adapts, smoother
+from leakgauge.inversion.search.between import Between
 from leakgauge.inversion.search.engine import reconstruct
 from leakgauge.inversion.search.layer_weights import (
     DepthWeights,

@@ -14,8 +14,8 @@ from leakgauge.training.recipe import Recipe
 from leakgauge.training.rules import NormalisedRule
 
 SOFTNESS = 0.03
-"""Chosen on three clients with images of CIFAR-10 and a small network, four steps of Adam: 17.5, 18.2
-and 15.3 dB, in place of 16.8, 15.9 and 14.7 for 0.1, and of 12.9, 14.0 and 12.3 for 0.5."""
+"""Chosen on three clients with images of CIFAR-10, a small network and four steps of Adam: 17.5,
+18.2 and 15.3 dB, in place of 16.8, 15.9 and 14.7 for 0.1, and of 12.9, 14.0 and 12.3 for 0.5."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class LocalSteps:
         optimizer: optimizer of the steps, as ``Recipe.named`` reads it.
         rates: learning rate of each of the steps of all passes, in place of ``lr``.
         clients: number of clients behind one mean.
-        softness: softness of simulated steps of Adam and its like. A first step is the sign of the gradient,
-            which has no slope; g / sqrt(g^2 + (softness * r)^2), with r the root mean square of
+        softness: softness of simulated steps of Adam and its like. A first step is the sign of the
+            gradient, which has no slope; g / sqrt(g^2 + (softness * r)^2), with r the root mean square of
             the layer's, has one. 0 simulates the steps as they are.
 
     Raises:
