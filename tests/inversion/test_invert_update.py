@@ -174,7 +174,8 @@ def test_a_picture_comes_back_from_what_a_client_sent(go: Go, tmp_path: Path) ->
 def test_the_record_holds_the_loss_alone(go: Go, tmp_path: Path) -> None:
     update = gradient(truth(1, *PICTURE), torch.tensor([0]), batch_size=1)
     found = told(go, update, "--iterations", 5, "--out", tmp_path / "run", "--method", "agic")
-    (record,) = read_measurements(tmp_path / "run")
+    record, matched = read_measurements(tmp_path / "run")
+    assert matched.metric == "matched"
     assert (record.metric, record.adversary) == ("loss", "agic")
     assert record.estimate.value == found["loss"] > 0
     assert record.curve is not None

@@ -80,9 +80,10 @@ class LocalTraining:
             number: Any = int(value) if whole else float(value)
             if number > 0 and (name != "momentum" or number < 1):
                 found = replace(found, **{name: number})
-        if name := next((known for key in NAMING if (known := _known(config, key))), None):
-            plain = found.momentum is None or name == SGD
-            found = replace(found, optimizer=name, momentum=found.momentum if plain else None)
+        chosen = next((known for key in NAMING if (known := _known(config, key))), None)
+        if chosen is not None:
+            momentum = found.momentum if chosen == SGD else None
+            found = replace(found, optimizer=chosen, momentum=momentum)
         return found
 
     def updated(self, declared: "LocalTraining") -> "LocalTraining":

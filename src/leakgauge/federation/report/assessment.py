@@ -7,6 +7,7 @@ from leakgauge.federation.metrics import LOSS
 from leakgauge.federation.report.wording import tables, verdict
 from leakgauge.federation.run.preparing import FederationPrepared
 from leakgauge.federation.spec import MEMBERSHIP, PROPERTY, RECONSTRUCTION, plain_word
+from leakgauge.inversion.words import ASSUMED
 from leakgauge.report.facts import plain_figure
 from leakgauge.report.section import LEVELS
 from leakgauge.results.scores import smallest_detectable
@@ -82,6 +83,7 @@ def as_json(answer: Answer, folder: Path) -> dict[str, Any]:
             "verdict": one.words,
             "level": one.level,
             "metric": table.metric,
+            **({"assumed": said} if (said := table.mean.details.get(ASSUMED)) else {}),
             **plain_figure(table.mean),
             **{name: plain_figure(each) for name, each in table.extra.items()},
             "updates": [

@@ -30,8 +30,8 @@ class LocalSteps:
         rates: learning rate of each of the steps of all passes, in place of ``lr``.
         clients: number of clients behind one mean.
         softness: softness of simulated steps of Adam and its like. A first step is the sign of the
-            gradient, which has no slope; g / sqrt(g^2 + (softness * r)^2), with r the root mean square of
-            the layer's, has one. 0 simulates the steps as they are.
+            gradient, which has no slope; g / sqrt(g^2 + (softness * r)^2), with r the root mean
+            square of the layer's, has one. 0 simulates the steps as they are.
 
     Raises:
         InputError: a number is not above 0, or the optimizer cannot be simulated.
