@@ -74,7 +74,7 @@ def _check_update(spec: InversionSpec) -> None:
     )
     require(
         words.OPTIMIZER not in spec.unknown,
-        "an update names its optimizer, which is plain SGD where it names none; leave out "
+        "an update names its optimizer, or shows it, or --local-optimizer names it; leave out "
         f"--unknown {words.OPTIMIZER}",
     )
     _check_assumed(spec)

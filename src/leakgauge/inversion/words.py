@@ -65,7 +65,7 @@ OF_AN_UPDATE = frozenset(
     {
         *("ask", "data", "update", "task", "method", "images", "iterations", "restarts"),
         *("labels", "simulate", "redact", "device", "seed", "files"),
-        *("unknown", "assumed_lr", "statistics"),
+        *("unknown", "assumed_lr", "statistics", "local_optimizer"),
     }
 )
 """The settings that apply to the update of a real client."""

@@ -147,18 +147,20 @@ def _size_and_decay(moved: Tensor, weights: Tensor) -> tuple[float, float]:
 def _recognised(update: Update, sizes: Sizes) -> Understood:
     """Return the optimizer that makes changes of this size."""
     assert sizes.size is not None
-    rate = sizes.size / update.steps
-    name, lr = "adamw" if sizes.decay else "adam", own_rate(update.optimizer) or update.lr
-    if update.steps == 1 and lr and _near(rate, 10 * lr) and not sizes.decay:
-        return Understood(
-            "rmsprop", f"RMSprop, {_seen(sizes)}: its first step is 10 times the rate"
-        )
+    lr, rate = own_rate(update.optimizer) or update.lr, sizes.size / update.steps
     within = SAME if update.steps == 1 else SAME_OVER_STEPS
+    if sizes.decay:
+        title, name, settings = "AdamW", "adamw", [f"weight_decay={sizes.decay:.2g}"]
+    else:
+        title, name, settings = ("Adam or its like" if update.steps == 1 else "Adam"), "adam", []
+        for other, its_title in (("rmsprop", "RMSprop"), ("adagrad", "Adagrad")):
+            # Gradients that keep their sign make steps of one size, which differs by optimizer.
+            each = -Recipe.named(other, steps=update.steps, lr=1.0).gain / update.steps
+            if lr and _near(rate, each * lr, within) and not _near(rate, lr, within):
+                title, name, rate = its_title, other, lr
     agrees = lr is not None and _near(rate, lr, within)
-    settings = [] if agrees else [f"lr={rate:.3g}"]
-    if name == "adamw":
-        settings.append(f"weight_decay={sizes.decay:.2g}")
-    title = "AdamW" if sizes.decay else "Adam" if update.steps > 1 else "Adam or its like"
+    if not agrees:
+        settings = [f"lr={rate:.3g}", *settings]
     said = f"{title} at a rate of {lr if agrees else rate:.3g}, {_seen(sizes)}"
     if lr and not agrees:
         said += f"; the settings name a rate of {lr:g}"

@@ -25,6 +25,7 @@ from leakgauge.models.named import NETS
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.spec import NONE, plain
+from leakgauge.training.catalog import SGD
 from leakgauge.training.update import Update
 
 Value = TypeVar("Value")
@@ -138,6 +139,7 @@ def _prepare_received(spec: InversionSpec, source: Source) -> ReceivedPrepared:
         method,
         labels=spec.labels,
         simulate=spec.simulate,
+        optimizer=spec.local_optimizer if spec.local_optimizer != SGD else None,
         assumed_lr=(spec.assumed_lr or words.ASSUMED_LR) if words.RATE in spec.unknown else None,
         statistics=spec.statistics,
         seed=spec.seed,

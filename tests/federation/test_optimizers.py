@@ -1,0 +1,126 @@
+"""Kept updates of clients with other optimizers than SGD, through the command."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from leakgauge.integrations.kept import Exchange, Keeper
+from leakgauge.integrations.training_settings import LocalTraining
+from support.command import Ended, run
+from support.kept import TASK, normal
+
+LAYERS = "nn.Linear(12, 64), nn.Sigmoid(), nn.Linear(64, 4)"
+NAME = "auditor_of_optimizers"
+RATES = {"sgd": 0.1, "adam": 1e-3, "rmsprop": 1e-4}
+MAKES: dict[str, Any] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "rmsprop": torch.optim.RMSprop,
+}
+
+
+def keep(folder: Path, made_by: str, steps: int = 1, noise: float = 0.0, **local: Any) -> None:
+    """Keep what a client with one record sends, and write its auditor's task."""
+    torch.manual_seed(0)
+    model = eval(f"nn.Sequential({LAYERS})", {"nn": nn})
+    before = {name: leaf.clone() for name, leaf in model.state_dict().items()}
+    x, public = normal(1, 12, name="x"), normal(40, 12, name="public")
+    y = torch.arange(41) % 4
+    made = MAKES[made_by](model.parameters(), lr=RATES[made_by])
+    for _ in range(steps):
+        made.zero_grad()
+        nn.functional.cross_entropy(model(x), y[:1]).backward()
+        made.step()
+    for leaf in model.parameters():
+        leaf.data += noise * normal(*leaf.shape, name="noise")
+    settings = {"lr": RATES[made_by], "batch_size": 1, "epochs": steps, **local}
+    Keeper(folder / "kept", training=LocalTraining(**settings)).keep(
+        Exchange(1, "0", before, model.state_dict(), examples=1)
+    )
+    client = (torch.arange(41) == 0).long()
+    kept = {"x": torch.cat([x, public]), "y": y, "secrets": {"client": client}}
+    torch.save(kept, folder / "records.pt")
+    (folder / f"{NAME}.py").write_text(TASK.format(layers=LAYERS.replace("nn.", "torch.nn.")))
+
+
+def asked(folder: Path, *words: object) -> Ended:
+    task = ("--task", f"{NAME}:task", "--ask", "reconstruction")
+    return run("federation", "kept", *task, *words, cwd=folder)
+
+
+def found(folder: Path, *words: object) -> dict[str, Any]:
+    ended = asked(folder, *words, "--json", "--out", "run")
+    assert ended.returncode == 0, ended.stderr
+    told: dict[str, Any] = json.loads(ended.stdout)["reconstruction"]
+    return told
+
+
+@pytest.mark.calibration
+@pytest.mark.parametrize(
+    ("optimizer", "title"), [("adam", "Adam or its like"), ("rmsprop", "RMSp")]
+)
+def test_one_step_is_recognised_and_its_record_rebuilt(
+    tmp_path: Path, optimizer: str, title: str
+) -> None:
+    keep(tmp_path, optimizer)
+    one = found(tmp_path, "--iterations", 300)
+    assert one["value"] > one["chance"] + 5
+    assert one["matched"]["value"] > 0.99
+    assert one["assumed"].startswith(title)
+    assert "recognised from the update" in one["assumed"]
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert f"Assumed: {title}" in page
+
+
+@pytest.mark.calibration
+def test_several_steps_of_adam_are_simulated_without_being_asked_for(tmp_path: Path) -> None:
+    keep(tmp_path, "adam", 4)
+    one = found(tmp_path, "--iterations", 300)
+    assert one["assumed"].startswith("Adam at a rate of 0.001")
+    assert one["value"] > one["chance"] + 3
+
+
+def test_what_the_search_does_not_match_is_not_understood(tmp_path: Path) -> None:
+    keep(tmp_path, "sgd", noise=1.0)  # no record has such an update
+    one = found(tmp_path, "--iterations", 3)
+    assert (one["verdict"], one["level"]) == ("Not understood", "inconclusive")
+    ended = asked(tmp_path, "--iterations", 3, "--out", "again")
+    assert "Not matched: the update of the rebuilt records matches the sent one to" in ended.stdout
+    assert "Assumed: plain SGD (no optimizer is named)" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("made", "named", "said"),
+    [
+        ("adam", {"optimizer": "sgd"}, "the optimizer is named 'sgd', and the update contradicts"),
+        ("sgd", {"optimizer": "adam"}, "the optimizer is named 'adam', and the update contradicts"),
+    ],
+)
+def test_a_kept_name_that_the_update_contradicts_is_refused(
+    tmp_path: Path, made: str, named: dict[str, str], said: str
+) -> None:
+    keep(tmp_path, made, **named)
+    ended = asked(tmp_path, "--iterations", 3)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert asked(tmp_path, "--iterations", 3, "--local-optimizer", made).returncode == 0
+
+
+def test_an_optimizer_by_option_is_checked_and_used(tmp_path: Path) -> None:
+    keep(tmp_path, "adam")
+    named = found(tmp_path, "--iterations", 3, "--local-optimizer", "adam")
+    assert "assumed" not in named
+    for words, said in (
+        (["adm"], "'adm'"),
+        (["os:system"], "'os'"),
+        (["adam", "--momentum", 0.9], "name it in one place"),
+        (["adam:lr=0.1"], "name the rate, --local-lr 0.001"),
+    ):
+        ended = asked(tmp_path, "--local-optimizer", *words)
+        assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+        assert ended.stderr.count("\n") == 1
