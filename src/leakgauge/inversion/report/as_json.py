@@ -9,6 +9,7 @@ from leakgauge.inversion.metrics.table import (
     LABEL_ACCURACY,
     LOSS,
     LPIPS,
+    MATCHED,
     PSNR,
     SEQUENCES,
     SSIM,
@@ -16,6 +17,7 @@ from leakgauge.inversion.metrics.table import (
 )
 from leakgauge.inversion.report.ladder import Step, breaking, ladder_of
 from leakgauge.inversion.run.kept import read_facts
+from leakgauge.inversion.words import ASSUMED
 from leakgauge.report.facts import plain_interval
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.results.measurements import Measurement, Run
@@ -89,6 +91,8 @@ def _of_update(run: Run, test: Test, facts: Plain) -> Plain:
         "records": loss.estimate.n,
         "iterations": iterations,
         "loss": loss.estimate.value,
+        "matched": None if (one := test.at(MATCHED)) is None else one.estimate.value,
+        "assumed": loss.details.get(ASSUMED),
         "labels": facts["labels"],
         "warnings": facts["warnings"],
         "seconds_per_iteration": _seconds(test, iterations),

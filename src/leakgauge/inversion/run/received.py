@@ -205,8 +205,8 @@ def prepare_received(
     )
     known = replace(known, statistics=_statistics(task, update, public, known, kind=statistics))
     seen = ObservedUpdates(update.before, update.as_gradient(), (count, *shape))
-    assumed = (known_as.assumed,) if known_as.assumed else ()
-    return PreparedUpdate(task, seen, method, known, warnings, seed, assumed)
+    said = (known_as.assumed,) if known_as.assumed else ()
+    return PreparedUpdate(task, seen, method, known, warnings, seed, said)
 
 
 def record_count(update: Update) -> int:
@@ -255,14 +255,10 @@ def local_steps(update: Update, count: int) -> LocalSteps:
 
 def _needs_simulation(update: Update, count: int) -> bool:
     """Return whether steps are no gradient together, and can be simulated."""
-    recipe = update.recipe
-    if recipe is None or recipe.rule.linear or update.steps == 1:
+    size, recipe = update.batch_size, update.recipe
+    if recipe is None or recipe.rule.linear or size is None or count % size:
         return False
-    try:
-        local_steps(update, count)
-    except InputError:
-        return False
-    return True
+    return update.steps > 1 and update.steps % (count // size) == 0
 
 
 def keep_received(folder: Path, received: Received) -> None:
