@@ -183,7 +183,7 @@ class Monitor:
         return pd.json_normalize(self.records)
 
     def step(self, x: Tensor | None, y: Tensor | None = None) -> None:
-        """Register the batch of a step; call it once per step, anywhere in the loop.
+        """Register the batch of a step; call it once per step, before the model if that writes it.
 
         Without it the monitor uses the arguments of the model. ``pairs="checkpoint"`` needs it.
 

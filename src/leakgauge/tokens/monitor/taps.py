@@ -162,7 +162,7 @@ class Taps:
 
     def batch(self, x: Tensor | None) -> None:
         """Register a batch; the next forward pass is a new one."""
-        self._given, self._now = x, None
+        self._given, self._now = self._copied(x), None
 
     def features(self) -> Tensor | None:
         """Return the mean data features ``[d]`` of all records since the last step."""
@@ -179,15 +179,18 @@ class Taps:
         return self._begin(self._given) if self._now is None else self._now
 
     def _begin(self, x: Tensor | None) -> Pass:
-        # A copy, as the model may change its records in place.
-        self._now = Pass(self._due, self._keep, x.clone() if self._due and x is not None else x)
+        self._now = Pass(self._due, self._keep, x)
         self._open.add(self._now)
         return self._now
 
     def _before_model(self, args: Any, kwargs: Any) -> None:
         if torch.is_grad_enabled():
             x = first_tensor((args, kwargs))
-            self._begin(self._given if x is None else x.detach())
+            self._begin(self._given if x is None else self._copied(x.detach()))
+
+    def _copied(self, x: Tensor | None) -> Tensor | None:
+        """Return a copy of records that are measured, as the model may change them in place."""
+        return x.clone() if self._due and x is not None else x
 
     def _of_layer(self, name: str) -> Any:
         layer, able = self._layers[name], name in self.able
