@@ -70,7 +70,7 @@ def output_layer_of(model: nn.Module) -> OutputLayer:
     """Return the ``nn.Linear`` that was registered last, which is assumed to give the logits.
 
     Raises:
-        InputError: the model has no ``nn.Linear``.
+        InputError: the model has no ``nn.Linear``, or the last one shares its weight.
 
     >>> output_layer_of(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))).weight
     '2.weight'
@@ -82,6 +82,14 @@ def output_layer_of(model: nn.Module) -> OutputLayer:
     )
     last = layers[-1]
     weight, *bias = last.parameters
+    own = model.get_submodule(last.name).weight
+    named = model.named_parameters(remove_duplicate=False)
+    shared = [name for name, leaf in named if leaf is own]
+    require(
+        len(shared) == 1,
+        f"the last nn.Linear {last.name!r} shares its weight ({', '.join(shared)}), so that "
+        "gradient is not of the outputs alone; pass the labels (as known)",
+    )
     return OutputLayer(last.name, weight, next(iter(bias), None))
 
 
