@@ -17,7 +17,7 @@ from leakgauge.integrations.kept import KINDS, MODELS, ROUNDS, checksum
 from leakgauge.integrations.kept_file import read_about
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.training.federation import Round
-from leakgauge.training.state import State, average
+from leakgauge.training.state import State, average, in_types_of
 from leakgauge.training.update import Update
 
 Tensors = dict[str, Tensor]
@@ -252,10 +252,11 @@ def _tensors(path: Path, wanted: str) -> Tensors:
 
 
 def _named(tensors: Tensors, model: nn.Module, what: str) -> Tensors:
-    """Return tensors in the model's order, under its names where theirs are others or numbers."""
+    """Return tensors in the model's order, names and types, where theirs are others or coarser."""
     if all(name.isdecimal() for name in tensors):  # a file does not keep their order
         tensors = _in_order(tensors, model, what)
     whole = renamed(tensors, model_way(tensors, model, f"{what}: the update"))
+    whole = in_types_of(model, whole)
     known = {name: whole[name] for name in model.state_dict() if name in whole}
     return {**known, **whole}
 
