@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -208,7 +209,7 @@ class Update:
             InputError: names or shapes of the trainable parameters do not fit the model.
         """
         way = model_way([*self.before, *self.held], model, "the update")
-        own: dict[str, Params] = {}
+        own: Any = {}
         for part in ("values", "before", "buffers", "held"):
             sent = getattr(self, part)
             made = in_types_of(model, renamed(sent, way))
