@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from leakgauge.core.checks import require
-from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.results.measurements import MOST, Estimate, Measurement
 from leakgauge.results.scores import ACCURACY, BALANCED_ACCURACY, MACRO_F1, R2, TASK_AUROC
 from leakgauge.results.statistics import SHARE, student_t
 
@@ -107,8 +107,9 @@ def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
 
     Args:
         measurements: the same figure of runs that differ in their seed; at least one.
-        metric: its bounds limit the interval, unless a seed's value lies beyond them (an earlier
-            version wrote advantages below 0).
+        metric: its bounds limit the interval, and so does the largest value that a figure's theory
+            allows, unless a seed's value lies beyond them (an earlier version wrote advantages
+            below 0).
 
     Returns:
         An estimate; ``n`` is the number of seeds.
@@ -123,7 +124,8 @@ def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
     below = math.hypot(*(one.value - one.low for one in own)) / count
     above = math.hypot(*(one.high - one.value for one in own)) / count
     low = max(mean - max(reach, below), min(metric.low, float(values.min())))
-    high = min(mean + max(reach, above), max(metric.high, float(values.max())))
+    largest = min(metric.high, *(one.theory.get(MOST, math.inf) for one in measurements))
+    high = min(mean + max(reach, above), max(largest, float(values.max())))
     return Estimate(mean, low, high, count, CONFIDENCE, "seeds")
 
 
