@@ -116,6 +116,8 @@ class Reconstruction:
         snapshot_steps: iterations at which the records were noted, ``[s]``.
         snapshots: records of the kept restart at these iterations, ``[T, s, B, ...]``.
         notes: reasons why records are missing, one sentence each.
+        label_residual: distance of counted labels from whole numbers ``[T]``, in records; None
+            where labels were not counted.
     """
 
     x: Tensor
@@ -130,6 +132,7 @@ class Reconstruction:
     snapshot_steps: Tensor
     snapshots: Tensor
     notes: tuple[str, ...] = ()
+    label_residual: Tensor | None = None
 
     @classmethod
     def direct(

@@ -121,12 +121,25 @@ def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
         low, high = min(one.low for one in own), max(one.high for one in own)
         return Estimate(mean, low, high, count, own[0].confidence, "seeds")
     reach = student_t(count - 1, CONFIDENCE) * float(values.std(ddof=1) / np.sqrt(count))
+    trials = over_trials(own)
+    low = max(min(mean - reach, trials.low), min(metric.low, float(values.min())))
+    largest = min(metric.high, *(one.theory.get(MOST, math.inf) for one in measurements))
+    high = min(max(mean + reach, trials.high), max(largest, float(values.max())))
+    return Estimate(mean, low, high, count, CONFIDENCE, "seeds")
+
+
+def over_trials(own: Sequence[Estimate]) -> Estimate:
+    """Return the mean over seeds with the interval of the trials alone: for these trainings only.
+
+    Its half-widths are those of the seeds, added in quadrature, over the number of seeds.
+
+    >>> over_trials([Estimate(0.9, 0.8, 1.0, 50), Estimate(0.7, 0.6, 0.8, 50)]).low.__round__(3)
+    0.729
+    """
+    count, mean = len(own), float(np.mean([one.value for one in own]))
     below = math.hypot(*(one.value - one.low for one in own)) / count
     above = math.hypot(*(one.high - one.value for one in own)) / count
-    low = max(mean - max(reach, below), min(metric.low, float(values.min())))
-    largest = min(metric.high, *(one.theory.get(MOST, math.inf) for one in measurements))
-    high = min(mean + max(reach, above), max(largest, float(values.max())))
-    return Estimate(mean, low, high, count, CONFIDENCE, "seeds")
+    return Estimate(mean, mean - below, mean + above, sum(one.n for one in own), CONFIDENCE)
 
 
 UTILITY = {

@@ -19,10 +19,10 @@ from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.probing import explained, private, trainable
 from leakgauge.inversion.labels.methods import (
     CHUNK,
+    Counted,
     Expected,
     OutputLayer,
     gradient_of,
-    nearest_counts,
     outputs_and_inputs,
 )
 
@@ -178,8 +178,8 @@ class Slopes:
 
     def counts(
         self, grads: Grads, params: Params, batch: int, like: Tensor, expected: Expected
-    ) -> Tensor:
-        """Return the number of records of each class in each of T batches ``[T, C]``, int64.
+    ) -> Counted:
+        """Return the number of records of each class in each of T batches.
 
         With S, the mean slopes of a record of each class, the gradient of the bias is
         ``sum_c q_c S_c``. Shares q that add up to 1 solve it by least squares. In a mean that
@@ -202,7 +202,8 @@ class Slopes:
         mean = self._mean(seen.outputs, towards)
         shares = _solved(mean, sent / batch if self.reduction.summed else sent)
         raw = shares.clamp(min=0) / self.reduction.weights
-        return nearest_counts(batch * raw / raw.sum(dim=1, keepdim=True), batch)
+        each = batch / raw.sum(dim=1, keepdim=True)
+        return Counted.nearest(each * shares / self.reduction.weights, batch, each * raw)
 
     def _mean(self, z: Tensor, towards: Tensor) -> Tensor:
         """Return the mean slopes by target, output and label ``[T, C, C]``, float64."""

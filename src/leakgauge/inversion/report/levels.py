@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakgauge.core.checks import InputError
-from leakgauge.inversion.metrics.table import COLUMNS, LOSS, PSNR, TOKEN_ACCURACY
+from leakgauge.inversion.metrics.table import COLUMNS, LABEL_RESIDUAL, LOSS, PSNR, TOKEN_ACCURACY
 from leakgauge.inversion.words import CLASS_MEAN, FREQUENT, MEAN, NEAREST, PUBLIC
 from leakgauge.report.compare import Group
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Badge, Level
-from leakgauge.report.wording import count, percent, short
+from leakgauge.report.wording import count, number, percent, short
 from leakgauge.results.measurements import Estimate, Measurement
 
 CLEAR_DB, CLOSE_DB = 20.0, 27.0
@@ -131,6 +131,10 @@ def sentence(test: Test) -> str:
 
 def statement(test: Test) -> str:
     """Return the result of an attempt, without its title; raises like ``sentence``."""
+    return _of_figure(test) + _of_counted_labels(test)
+
+
+def _of_figure(test: Test) -> str:
     verdict = verdict_of(test)
     if verdict.figure is None:
         return _of_loss(test)
@@ -138,6 +142,23 @@ def statement(test: Test) -> str:
         return f"{_OF_IMAGES[verdict.level]}. {_of_psnr(verdict.figure)}"
     parts = "tokens" if verdict.figure.metric == TOKEN_ACCURACY else "columns"
     return _of_parts(verdict.figure, parts)
+
+
+UNDETERMINED = 0.5
+"""Distance from a whole number, in records, from which a count may as well be another one."""
+
+
+def _of_counted_labels(test: Test) -> str:
+    """Return how sure labels are that were counted from the gradient; empty for others."""
+    residual = test.at(LABEL_RESIDUAL)
+    if residual is None:
+        return ""
+    far, several = residual.estimate.value, residual.estimate.n > 1
+    sure = "so the gradient does not determine them" if far >= UNDETERMINED else "0 is exact"
+    return (
+        f" Labels were counted from the gradient: the counts lie up to {number(far)} records from "
+        f"whole numbers{', on average over the updates' if several else ''} ({sure})."
+    )
 
 
 _MATCHED = {

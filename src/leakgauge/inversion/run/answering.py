@@ -6,13 +6,13 @@ from leakgauge.core.checks import InputError
 from leakgauge.inversion.attack import assumptions, order_warnings, search_progress
 from leakgauge.inversion.labels.inference import label_accuracy
 from leakgauge.inversion.metrics.lpips import NO_WEIGHTS, Lpips
-from leakgauge.inversion.metrics.table import LABEL_ACCURACY
+from leakgauge.inversion.metrics.table import LABEL_ACCURACY, LABEL_RESIDUAL
 from leakgauge.inversion.observed import AttackOptions, SearchProgress
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.kept import facts_of, keep_facts, keep_records
 from leakgauge.inversion.run.measuring import (
     SNAPSHOTS,
-    measurement_of_update,
+    measurements_of_update,
     measurements_of,
     scored,
 )
@@ -148,6 +148,8 @@ def rebuild(
     others = {}
     if labels is not None and not y.is_floating_point():
         others[LABEL_ACCURACY] = label_accuracy(labels, y)
+    if found.label_residual is not None:
+        others[LABEL_RESIDUAL] = found.label_residual
     warnings = (*sent.warnings(simulated=attempt.simulates), *found.notes)
     if method.traits.searches:
         warnings += order_warnings(spec.labels, method, simulate=spec.simulate)
@@ -170,5 +172,5 @@ def _run_received(prepared: ReceivedPrepared, folder: WorkFolder, progress: Prog
     labels = None if spec.redact else received.labels.tolist()  # they are a part of the records
     warnings = list(received.warnings)
     keep_facts(folder.files, [{"warnings": warnings, "labels": labels}])
-    measurement = measurement_of_update(received, spec, update.method, described.data["name"])
-    return Answer(replace(described, warnings=warnings), (measurement,))
+    measured = measurements_of_update(received, spec, update.method, described.data["name"])
+    return Answer(replace(described, warnings=warnings), measured)

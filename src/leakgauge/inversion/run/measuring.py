@@ -9,7 +9,14 @@ from torch import Tensor
 from leakgauge.inversion.methods import Method
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import psnr
-from leakgauge.inversion.metrics.table import GAIN, LABEL_ACCURACY, LOSS, METRICS, PSNR
+from leakgauge.inversion.metrics.table import (
+    GAIN,
+    LABEL_ACCURACY,
+    LABEL_RESIDUAL,
+    LOSS,
+    METRICS,
+    PSNR,
+)
 from leakgauge.inversion.observed import Reconstruction
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Curve, Rebuilt, Scores
@@ -151,10 +158,10 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
     return [*scored, time, replace(time, metric=LOSS, estimate=loss, curve=curve)]
 
 
-def measurement_of_update(
+def measurements_of_update(
     received: Received, spec: InversionSpec, method: Method, name: str
-) -> Measurement:
-    """Return the one figure that exists without true records: the loss.
+) -> tuple[Measurement, ...]:
+    """Return what exists without true records: the loss, and how sure counted labels are.
 
     Args:
         received: the rebuilt records.
@@ -165,7 +172,11 @@ def measurement_of_update(
     loss = Estimate(received.loss, received.loss, received.loss, len(received.x))
     seconds = received.seconds_per_iteration * max(method.iterations, 1)
     found = _measurement(spec, method, spec.method[0], name, LOSS, loss)
-    return replace(found, curve=received.curve, seconds=seconds)
+    found = replace(found, curve=received.curve, seconds=seconds)
+    if received.label_residual is None:
+        return (found,)
+    far = Estimate(*[received.label_residual] * 3, 1, unit=METRICS[LABEL_RESIDUAL].unit)
+    return found, replace(found, metric=LABEL_RESIDUAL, estimate=far, curve=None)
 
 
 def _estimate(attempt: Attempt, name: str, values: Tensor) -> Estimate:

@@ -19,7 +19,7 @@ from leakgauge.inversion.attack import (
     order_warnings,
     rate_assumed,
 )
-from leakgauge.inversion.labels.inference import LabelMethod, infer_labels
+from leakgauge.inversion.labels.inference import LabelGuess, LabelMethod, infer_labels
 from leakgauge.inversion.methods import Method
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, SearchProgress
 from leakgauge.inversion.run.kept import MOST_RECORDS
@@ -58,6 +58,8 @@ class Received:
         high: highest values of public records, broadcast to a record.
         warnings: reasons why the update may not be what the attack assumes.
         seconds_per_iteration: time of an iteration, in seconds.
+        label_residual: distance of counted labels from whole numbers, in records; None where labels
+            were not counted.
     """
 
     x: Tensor
@@ -68,6 +70,7 @@ class Received:
     high: Tensor
     warnings: tuple[str, ...]
     seconds_per_iteration: float
+    label_residual: float | None = None
 
     @property
     def pictures(self) -> Tensor | None:
@@ -90,6 +93,7 @@ class PreparedUpdate:
         known: what the attacker knows; labels are there unless the method finds them.
         warnings: reasons why the update may not be what the attack assumes.
         seed: seed of the attack.
+        label_residual: as in ``Received``, where labels were counted before the attack.
     """
 
     task: Task
@@ -98,6 +102,7 @@ class PreparedUpdate:
     known: Knowledge
     warnings: tuple[str, ...]
     seed: int
+    label_residual: float | None = None
 
     def rebuild(
         self, progress: SearchProgress | None = None, checkpoint: Checkpoint | None = None
@@ -120,6 +125,7 @@ class PreparedUpdate:
             high=self.known.high,
             warnings=self.warnings,
             seconds_per_iteration=found.seconds_per_iteration,
+            label_residual=self.label_residual,
         )
 
 
@@ -177,9 +183,12 @@ def prepare_received(
     )
     # BatchNorm in training mode needs two records.
     classes = classes_of(task, update.before, public[: 2 if task.model.training else 1])
+    residual = None
     given = _sent_labels(update, count, classes) if labels == KNOWN else None
     if given is None and method.traits.uses_labels and not finds_labels(labels, method):
-        given = _inferred(task, update, count, public, method=inference_of(labels), seed=seed)
+        guess = _inferred(task, update, count, public, method=inference_of(labels), seed=seed)
+        given = guess.labels
+        residual = None if guess.residual is None else float(guess.residual)
     known = Knowledge(
         low,
         high,
@@ -191,7 +200,7 @@ def prepare_received(
     )
     known = replace(known, statistics=_statistics(task, update, public, known, kind=statistics))
     seen = ObservedUpdates(update.before, update.as_gradient(), (count, *shape))
-    return PreparedUpdate(task, seen, method, known, warnings, seed)
+    return PreparedUpdate(task, seen, method, known, warnings, seed, residual)
 
 
 def record_count(update: Update) -> int:
@@ -261,12 +270,12 @@ def _on_device(update: Update, device: torch.device) -> Update:
 
 def _inferred(
     task: Task, update: Update, count: int, public: Tensor, *, method: LabelMethod, seed: int
-) -> Tensor:
-    """Return labels ``[1, B]``, counted with some public records in place of the private ones."""
+) -> LabelGuess:
+    """Return labels of one batch, counted with some public records in place of the private ones."""
     drawn = stream(seed, "like").permutation(len(public))[:MOST_PUBLIC]
     like = public[torch.from_numpy(drawn).to(public.device)][None]
     sent = update.as_gradient()
-    return infer_labels(task, update.before, sent, count, method=method, like=like).labels
+    return infer_labels(task, update.before, sent, count, method=method, like=like)
 
 
 def _sent_labels(update: Update, count: int, classes: int | None) -> Tensor:
