@@ -92,7 +92,7 @@ def _common(several: Sequence[Measurement]) -> dict[str, str]:
 
 
 def _by_seed(several: Sequence[Measurement]) -> dict[str, str]:
-    """Return the figure of each seed, and the trials' interval; empty for single rounds and sums of the first ones."""
+    """Return each seed's figure and the trials' interval; empty for rounds and first sums."""
     if isinstance(several[0].round, int) or rounds_of(several[0].round) is not None:
         return {}
     alone = over_trials([one.estimate for one in several])

@@ -12,8 +12,8 @@ from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.kept import facts_of, keep_facts, keep_records
 from leakgauge.inversion.run.measuring import (
     SNAPSHOTS,
-    measurements_of_update,
     measurements_of,
+    measurements_of_update,
     scored,
 )
 from leakgauge.inversion.run.over_epochs import OverEpochs

@@ -175,7 +175,8 @@ def measurements_of_update(
     found = replace(found, curve=received.curve, seconds=seconds)
     if received.label_residual is None:
         return (found,)
-    far = Estimate(*[received.label_residual] * 3, 1, unit=METRICS[LABEL_RESIDUAL].unit)
+    residual = received.label_residual
+    far = Estimate(residual, residual, residual, 1, unit=METRICS[LABEL_RESIDUAL].unit)
     return found, replace(found, metric=LABEL_RESIDUAL, estimate=far, curve=None)
 
 
