@@ -78,13 +78,13 @@ def _trials_show(one: Measurement) -> bool:
 
 def few_seeds(run: Run) -> str:
     """Return the headline of seeds that differ too much for their number."""
-    seeds = run.settings["seeds"]
+    seeds = run.settings.get("seeds", 1)
     return f"{'Two' if seeds == 2 else seeds} seeds cannot decide"
 
 
 def more_seeds(run: Run) -> int:
     """Return the number of seeds to take where fewer cannot decide."""
-    return int(max(5, 2 * run.settings["seeds"]))
+    return int(max(5, 2 * run.settings.get("seeds", 1)))
 
 
 def smallest_visible(auroc: Estimate, chance: float) -> float:

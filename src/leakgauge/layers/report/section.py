@@ -85,7 +85,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "learned": [about_utility(each) for each in learned],
             "parts": {name: run.data[name] for name in PARTS if name in run.data},
             "rest": other_facts({k: v for k, v in run.data.items() if k not in PARTS}),
-            "rule": auroc_rule("An attack"),
+            "rule": auroc_rule(),
             "strong": STRONG_AUROC,
             "clear": CLEAR_AUROC,
         },

@@ -107,7 +107,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "rest": other_facts({k: v for k, v in run.data.items() if k not in PARTS}),
             "strong": STRONG_AUROC,
             "clear": CLEAR_AUROC,
-            "rule": auroc_rule("an attack"),
+            "rule": auroc_rule(),
         },
     )
     return Section(

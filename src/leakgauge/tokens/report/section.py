@@ -191,7 +191,7 @@ def _summary(answer: Answer, course: Course) -> Row:
         ask=QUESTION,
         verdict=headline(level),
         level=level,
-        text=" ".join(filter(None, (verdict(course, level), trend(course)))),
+        text=verdict(course, level),
         metric=f"largest held-out {kind_of(one.details['estimator'])}, nats",
         estimate=one.estimate,
         chance=0.0,
