@@ -9,8 +9,9 @@ import pytest
 from leakgauge.data import Source
 from leakgauge.data.source import open_data
 from leakgauge.inference.question import QUESTION
+from leakgauge.inference.report.sentences import one_training
 from leakgauge.inference.report.titles import adversary_tests
-from leakgauge.inference.report.verdict import verdict
+from leakgauge.inference.report.verdict import verdict, verdicts
 from leakgauge.inference.run.over_seeds import BY_SEED, combined
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.report.levels import LEAKS
@@ -130,3 +131,24 @@ def test_few_seeds_say_that_they_cannot_decide(seeds, values, reach, headline) -
 def test_one_seed_is_left_as_it_is() -> None:
     single = [figure(3, 0.6), figure(3, 0.7, round=HEADLINE)]
     assert combined(single) == single
+
+
+@pytest.mark.parametrize(
+    ("seeds", "values", "says"),
+    [
+        (1, {"property": 0.74, "attribute": 0.999}, "AUROC of property inference may differ by"),
+        (1, {"property": 0.74, "attribute": 0.8}, "AUROC of property and attribute inference may"),
+        (1, {"property": 0.999}, "One training: others may differ; --seeds 5 measures it."),
+        (2, {"property": 0.74}, ""),
+        (1, {}, ""),
+    ],
+)
+def test_one_training_says_that_others_differ(seeds, values, says) -> None:
+    run = Run("audit", {"seeds": seeds, "batch_size": 16, "rounds": 1}, {})
+    each = [
+        figure(0, value, 0.0005, game=game, round=when)
+        for game, value in values.items()
+        for when in (CHOSEN, HEADLINE)
+    ]
+    found = one_training(run, verdicts(run, each))
+    assert says in found if says else found == ""

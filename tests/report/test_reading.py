@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from markupsafe import Markup
 
-from leakgauge.report.page import folded
-from leakgauge.report.section import Row, Section
+from leakgauge.report.page import caveats_of, folded
+from leakgauge.report.section import ONE_TRAINING, Row, Section
 from support import command
 from support.pages import opened, unfolded
 from support.reading import read, repeated
@@ -91,3 +91,27 @@ def test_a_section_leaves_out_what_its_card_says_and_no_more() -> None:
         "<p>Another sentence that has as many words as the one above it.</p><p>these records</p>"
     )
     assert rules == ["Words are chosen by a rule."]
+
+
+def test_command_page_and_card_say_that_it_was_one_training(tmp_path: Path) -> None:
+    frame().to_csv(tmp_path / "people.csv", index=False)
+    words = ("audit", tmp_path / "people.csv", *SMALL, "--adversary", "energies")
+    for seeds in (1, 2):
+        out = tmp_path / f"of-{seeds}"
+        done = command.run(*words, "--seeds", seeds, "--out", out)
+        assert done.returncode == 0, done.stderr
+        assert command.run("card", out).returncode == 0
+        places = [
+            done.stdout,
+            read((out / "report.html").read_text("utf-8"))[0],
+            (out / "audit-card.md").read_text("utf-8"),
+            (out / "audit-card.json").read_text("utf-8"),
+        ]
+        assert [text.count("One training: ") for text in places] == 4 * [2 - seeds]
+
+
+def test_questions_without_seeds_share_one_sentence() -> None:
+    sections = [Section(name, name, Markup(""), [], caveat=ONE_TRAINING) for name in "ab"]
+    assert caveats_of(sections) == [ONE_TRAINING]
+    own = Section("c", "c", Markup(""), [], caveat="One training: its own words.")
+    assert caveats_of([*sections, own]) == ["One training: its own words."]

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from leakgauge.core.checks import require
 from leakgauge.report.levels import LEAKS
-from leakgauge.report.section import LEVELS, Row, Section, asked_about
+from leakgauge.report.section import LEVELS, ONE_TRAINING, Row, Section, asked_about
 from leakgauge.report.templates import render
 from leakgauge.report.wording import marked
 from leakgauge.results.measurements import Measurement
@@ -61,7 +61,7 @@ def render_page(page: Page) -> str:
         "secrets": list(dict.fromkeys(secrets or [one.secret for one in page.measurements[:1]])),
         "rows": [(name, row, asked_about(row, [one for _, one in rows])) for name, row in rows],
         "titles": {one.name: title_of(one, page.sections) for one in page.sections},
-        "caveats": list(dict.fromkeys(one.caveat for one in page.sections if one.caveat)),
+        "caveats": caveats_of(page.sections),
         "bodies": bodies,
         "rules": list(dict.fromkeys(rules)),
         "not_asked": [text.partition(":")[0].strip("`") for text in page.not_asked],
@@ -89,17 +89,23 @@ def title_of(section: Section, sections: Sequence[Section]) -> str:
     return section.title if told else f"{section.title} {secret}"
 
 
-def together(warnings: Sequence[str]) -> list[str]:
-    """Return warnings in which those that explain and advise alike share one line.
+def together(warnings: Sequence[str]) -> dict[str, list[str]]:
+    """Return what is wrong by the advice, so that equal advice stands once.
 
     >>> together(["model a is wrong: train it", "b is a name: drop it", "model c is: train it"])
-    ['model a is wrong; model c is: train it', 'b is a name: drop it']
+    {': train it': ['model a is wrong', 'model c is'], ': drop it': ['b is a name']}
     """
     groups: dict[str, list[str]] = {}
     for text in warnings:
         what, colon, advice = text.rpartition(": ")
         groups.setdefault(colon + advice, []).append(what)
-    return ["; ".join(found) + advice for advice, found in groups.items()]
+    return groups
+
+
+def caveats_of(sections: Sequence[Section]) -> list[str]:
+    """Return what intervals leave out, each once; the general sentence where no other says it."""
+    found = list(dict.fromkeys(section.caveat for section in sections if section.caveat))
+    return [one for one in found if one != ONE_TRAINING] or found
 
 
 _PARAGRAPH = re.compile(r"<p\b([^>]*)>(.*?)</p>", re.DOTALL)
@@ -135,12 +141,13 @@ def strongest(sections: Sequence[Section]) -> Row | None:
 
 
 def next_steps(sections: Sequence[Section]) -> list[str]:
-    """Return the strongest finding and the next steps, one sentence each."""
+    """Return the next steps after the strongest finding, one sentence each."""
     top = strongest(sections)
     if top is None:
         return []
     if top.level in LEAKS:
-        steps = [f"The strongest finding is `{top.ask}`: {top.verdict}."]
+        several = sum(len(section.rows) for section in sections) > 1  # the strongest is first
+        steps = [] if several else [f"The strongest finding is `{top.ask}`: {top.verdict}."]
     elif top.level == "inconclusive":
         steps = [f"`{top.ask}` is inconclusive: {top.text}"]
     else:

@@ -162,6 +162,10 @@ class Section:
     pictures: "Mapping[str, Tensor]" = field(default_factory=dict, compare=False)
 
 
+ONE_TRAINING = "One training: another --seed shows how far others differ."
+"""What an interval leaves out where a question has no setting for several seeds."""
+
+
 @dataclass(frozen=True)
 class Chart:
     """A chart of a grid's page.

@@ -144,6 +144,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         ],
         effect=_effect(tables, lead),
         next_command=next_command(run, lead, question),
+        caveat=sentences.one_training(run, lead),
         nav=_nav(question.name, tests, bool(tables), bool(promised), bool(learned)),
     )
 
