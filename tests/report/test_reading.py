@@ -54,7 +54,7 @@ def test_a_page_of_all_questions_is_read_in_two_minutes(tmp_path: Path) -> None:
         "guarantee.trials=400", "reconstruction.iterations=5", "timeline.critic_iterations=20",
         "timeline.iterations=5",
     )  # fmt: skip
-    check(audited(tmp_path, "--ask", "all", *(w for one in sets for w in ("--set", one))), 8)
+    check(audited(tmp_path, "--ask", "all", *(w for one in sets for w in ("--set", one))), 7)
 
 
 def test_a_browser_shows_the_same_words_and_opens_and_prints_the_rest(browser, page: Path) -> None:
