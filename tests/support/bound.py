@@ -122,7 +122,7 @@ class Captured(BaseException):
 
 
 @contextmanager
-def _stopped(patch: pytest.MonkeyPatch) -> Iterator[None]:
+def stopped(patch: pytest.MonkeyPatch) -> Iterator[None]:
     def audited(path: Path, description: audit.Description, *given: object, **more: object) -> None:
         raise Captured(dict(description.identities))
 
@@ -139,7 +139,7 @@ def _stopped(patch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def identity(folder: Path, patch: pytest.MonkeyPatch, *words: object) -> object:
     """Return the identities of the answers of a command, which is stopped before it measures."""
-    with _stopped(patch):
+    with stopped(patch):
         try:
             ended = command.run(*words, cwd=folder)
         except Captured as captured:
