@@ -6,6 +6,7 @@ What is accepted must be the weights that were written; code in a pickle must no
 import os
 import pickle
 import shutil
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -144,9 +145,8 @@ def damaged(content: bytes, cut: tuple[str, float]) -> bytes:
 
 CUTS = st.tuples(st.sampled_from(("",) * 5 + ("cut", "flip", "double")), st.floats(0, 1))
 FORMS = st.sampled_from(("torch", "torch", "safetensors", "safetensors", "old", "pickle"))
-CHANGES = st.builds(
-    Change, st.sampled_from([*RIGHT, *WRONG]), st.integers(0, 9), FORMS, CUTS, junk
-)
+WAYS = st.booleans().flatmap(lambda right: st.sampled_from([*RIGHT] if right else [*WRONG]))
+CHANGES = st.builds(Change, WAYS, st.integers(0, 9), FORMS, CUTS, junk)
 """Changes of checkpoints."""
 
 
@@ -180,7 +180,7 @@ UPDATES = st.builds(lambda cut, key, value: ("update", cut, key, value), CUTS, s
                             "sgd:momentum=2", "builtins:print", "[1e999]", "nan")))  # fmt: skip
 """Changes of an update's file: bytes, and a figure of its header."""
 
-FILES = st.one_of(CHANGES, CHANGES, KEPT, UPDATES)
+FILES = st.one_of(CHANGES, CHANGES.map(lambda one: one), KEPT, UPDATES)
 
 
 @pytest.fixture(scope="module")
@@ -192,8 +192,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def of_checkpoint(folder: Path, how: Change) -> None:
     right: State = load_file(folder / "weights.safetensors")
-    made = {**RIGHT, **WRONG}[how.way](dict(right), how)
-    content = damaged(as_bytes(made, how.form), how.cut)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch, which drops its quantised tensors
+        made = {**RIGHT, **WRONG}[how.way](dict(right), how)
+        content = damaged(as_bytes(made, how.form), how.cut)
     path = folder / "drawn.pt"
     path.write_bytes(content)
     model = mlp(6, 2, (8,), generator=torch.Generator())
