@@ -37,6 +37,7 @@ ASKED = {
     "a long number of ranges": (("--bins", f"age={LONG}"), "expected COL=N"),
     "no range": (("--bins", "age=0"), "--bins"),
     "more rounds than end": (("--rounds", 10**17), "at most 10,000,000"),
+    "more trials than are drawn in seconds": (("--trials", 10**6), "at most 250,000"),
     "a wide layer": (("--hidden", 10**8), "at most 100,000"),
     "steps of a defense": (("--defense", f"perturb:steps={10**17}"), "at most 10,000,000"),
     "many processes": (("--workers", 99_999_999), "at most 1024"),

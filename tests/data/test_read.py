@@ -81,6 +81,40 @@ def test_text_with_another_separator_inside_is_no_reason() -> None:
     assert separator_of("one column\nof text, once\n", ",") == ","
 
 
+def test_a_single_row_and_blank_lines_count_for_the_separator(tmp_path: Path) -> None:
+    """The only row was taken for one that is cut, and a line of blanks for a row."""
+    path = tmp_path / "p.txt"
+    path.write_text("a,b\tc\n1,2\n")
+    assert read_noted(path).frame.to_dict("list") == {"a": [1], "b\tc": [2]}
+    assert separator_of("a;b;c,d\n1;2;3\n  \n", ",") == ";"
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ("1,2,3\n4\n5,6\n\n  \n7,8,\n", "2 rows have fewer fields than the header (line 3)"),
+        ('1,2,3\n"4,4\n",5\n', "1 row has fewer fields than the header (line 4)"),
+        ("1,2,3\n4,5,\n", ""),
+    ],
+)
+def test_rows_with_fewer_fields_than_the_header_are_told(
+    tmp_path: Path, rows: str, says: str
+) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text(f"a,b,c\n{rows}")
+    notes = "".join(read_noted(path).notes)
+    assert says in notes if says else "fewer" not in notes
+
+
+def test_a_column_of_a_workbook_without_a_name_has_that_of_a_csv(tmp_path: Path) -> None:
+    """It was called nan."""
+    twice = PEOPLE.set_axis(["a", None, "c"], axis=1)
+    twice.to_excel(tmp_path / "p.xlsx", index=False)
+    twice.to_csv(tmp_path / "p.csv", index=False)
+    for name in ("p.xlsx", "p.csv"):
+        assert read_noted(tmp_path / name).frame.columns.tolist() == ["a", "Unnamed: 1", "c"]
+
+
 def test_a_separator_and_an_encoding_can_be_named(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_bytes("a:b\nä:1\nö:2\n".encode("cp437"))

@@ -45,8 +45,8 @@ BATCH_SIZES: Mapping[str, int] = {PROPERTY: 16, ATTRIBUTE: 16, PROPORTION: 128, 
 TRIALS: Mapping[str, int] = {PROPERTY: 5000, ATTRIBUTE: 5000, PROPORTION: 5000, USER: 1000}
 """Default number of trials (same section)."""
 
-MOST_TRIALS = 500_000
-"""Largest number of trials: to draw them takes ten seconds, and intervals are .003 wide."""
+MOST_TRIALS = 250_000
+"""Largest number of trials: to draw them takes 5 s, and intervals are about .005 wide."""
 
 
 @dataclass(frozen=True, kw_only=True)
