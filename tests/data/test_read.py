@@ -13,7 +13,7 @@ import pytest
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
-from leakgauge.data.columns import numbers
+from leakgauge.data.columns import numbers, refuse_infinite
 from leakgauge.data.read import read_noted
 from leakgauge.data.source import frame_source, open_data
 from leakgauge.data.table import Roles, make_table
@@ -92,7 +92,7 @@ def test_a_single_row_and_blank_lines_count_for_the_separator(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        ("1,2,3\n4\n5,6\n\n  \n7,8,\n", "2 rows have fewer fields than the header (line 3)"),
+        ("1,2,3\n4\n5,6\n\n  \n7,8,\n7,8,\n", "2 rows have fewer fields than the header (line 3)"),
         ('1,2,3\n"4,4\n",5\n', "1 row has fewer fields than the header (line 4)"),
         ("1,2,3\n4,5,\n", ""),
     ],
@@ -104,6 +104,24 @@ def test_rows_with_fewer_fields_than_the_header_are_told(
     path.write_text(f"a,b,c\n{rows}")
     notes = "".join(read_noted(path).notes)
     assert says in notes if says else "fewer" not in notes
+
+
+def test_a_table_whose_rows_lack_its_columns_is_refused(tmp_path: Path) -> None:
+    """A header with tabs in front of rows with commas was read as two columns."""
+    path = tmp_path / "p.txt"
+    path.write_text("a\tb\n1,2,3\n4,5,6\n7,8\n")
+    with pytest.raises(InputError, match="3 rows have fewer fields than the header, of 3; name the"):
+        read_noted(path)
+
+
+def test_a_number_that_no_float_holds_is_infinite(tmp_path: Path) -> None:
+    """It ended in a traceback."""
+    path = tmp_path / "p.csv"
+    path.write_text("a,b\n" + f"{'9' * 400},1e400\n-{'9' * 400},2\n3,inf\n")
+    read = read_noted(path).frame
+    assert numbers(read["a"]).tolist() == [np.inf, -np.inf, 3]
+    with pytest.raises(InputError, match="'a' is infinite in 2 of 3 rows"):
+        refuse_infinite(read["a"], "'a'")
 
 
 def test_a_column_of_a_workbook_without_a_name_has_that_of_a_csv(tmp_path: Path) -> None:

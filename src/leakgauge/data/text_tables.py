@@ -118,7 +118,7 @@ def read_text(
         )  # fmt: skip
     if repeated:  # pandas numbers them too, but differently
         frame = frame.set_axis(names, axis=1)
-    short = _short_rows(frame, text, separator)
+    short = _short_rows(frame, text, separator, what)
     frame, named = _with_texts(frame, text, separator, how)
     likely = "," if separator == ";" else "." if _has_fractions(frame) else None
     frame, written, mark = read_numerals(
@@ -130,8 +130,12 @@ def read_text(
     return frame, [*notes, *again, *short, *named, *written, *repeated]
 
 
-def _short_rows(frame: pd.DataFrame, text: str, separator: str) -> list[str]:
-    """Return a note on rows with fewer fields than the header, whose last columns pandas fills."""
+def _short_rows(frame: pd.DataFrame, text: str, separator: str, what: str) -> list[str]:
+    """Return a note on rows with fewer fields than the header, whose last columns pandas fills.
+
+    Raises:
+        InputError: they are more than half of all rows.
+    """
     if not frame.iloc[:, -1].isna().any():
         return []
     width = frame.shape[1]
@@ -142,8 +146,12 @@ def _short_rows(frame: pd.DataFrame, text: str, separator: str) -> list[str]:
         return []
     if not at:
         return []
-    what = f"{len(at)} row{'s have' if len(at) > 1 else ' has'} fewer fields than the header"
-    return [f"{what} (line {at[0]}); the rest counts as missing"]
+    said = f"{len(at)} row{'s have' if len(at) > 1 else ' has'} fewer fields than the header"
+    require(
+        2 * len(at) <= len(frame),
+        f"{what}: {said}, of {len(frame)}; name the separator by --sep, or correct the header",
+    )
+    return [f"{said} (line {at[0]}); the rest counts as missing"]
 
 
 def _with_texts(
