@@ -110,7 +110,9 @@ def test_a_table_whose_rows_lack_its_columns_is_refused(tmp_path: Path) -> None:
     """A header with tabs in front of rows with commas was read as two columns."""
     path = tmp_path / "p.txt"
     path.write_text("a\tb\n1,2,3\n4,5,6\n7,8\n")
-    with pytest.raises(InputError, match="3 rows have fewer fields than the header, of 3; name the"):
+    with pytest.raises(
+        InputError, match="3 rows have fewer fields than the header, of 3; name the"
+    ):
         read_noted(path)
 
 

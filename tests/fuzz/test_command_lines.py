@@ -16,11 +16,11 @@ from typer.main import get_command
 
 from leakgauge.catalog import questions
 from leakgauge.cli.app import app, load_commands
-from leakgauge.cli.commands import federation, guarantee, invert, membership
+from leakgauge.cli.commands import federation, membership
 from leakgauge.cli.commands.audit import MAIN
+from leakgauge.cli.stopping import REFUSED
 from leakgauge.core.numbers import MOST
 from leakgauge.core.parsing import Key, Notation
-from leakgauge.cli.stopping import REFUSED
 from leakgauge.runs.setting import Declared
 from leakgauge.runs.spec import declared
 from support import bound

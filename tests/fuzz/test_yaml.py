@@ -232,7 +232,9 @@ def of_kept(folder: Path, one: Written) -> None:
                       cwd=folder, measure=False)  # fmt: skip
         if ended.returncode == REFUSED:
             said = ended.stderr.replace("_", " ")
-            assert any(word in said for word in (*names, "learning rate", "local steps", "twice")), said
+            assert any(
+                word in said for word in (*names, "learning rate", "local steps", "twice")
+            ), said
     finally:
         about.write_bytes(before)
 

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from leakgauge.cli.stopping import DIFFERS, REFUSED
+from leakgauge.core.checks import InputError
 from support import bound, command
 from support.command import Ended
 
@@ -22,7 +23,7 @@ LIMIT = 20
 STOPPED = -1
 """Stands for the exit code of a command that was stopped before it measured."""
 
-SCRIPTS = "aé٣²ß中あ한אع🙂ſ İı\u0301\u200d\u202e\ufeff"
+SCRIPTS = "aé٣²ß中あ한אع🙂\u017f İı\u0301\u200d\u202e\ufeff"
 SIGNS = " -_=:,.;|%*?!<>[](){}\"'\\/\n\t\r\x00\x1b#&@~`$^+"
 
 junk = (
@@ -97,6 +98,20 @@ def check(ended: Ended) -> None:
         assert len(errors[0]) < 2000, said
     else:
         assert re.search(r"^refused: |^gate: ", said + ended.stdout, re.MULTILINE), said
+
+
+def refusal(read: Callable[[], Any]) -> str:
+    """Return the line in which a function refuses its input within ``LIMIT`` seconds; else ""."""
+    try:
+        with limited():
+            read()
+    except InputError as error:
+        said = str(error)
+    else:
+        return ""
+    assert said
+    assert "\n" not in said
+    return said
 
 
 def examples(
