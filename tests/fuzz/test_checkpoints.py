@@ -286,6 +286,15 @@ def end_soundly(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, of: i
     examples(count, FILES, lambda one: of_file(folder, one), of=of)
 
 
+@pytest.mark.parametrize("form", ["torch", "old", "pickle"])
+@pytest.mark.parametrize("way", ["code", "code alone"])
+def test_code_in_a_checkpoint_never_runs(
+    folder: Path, way: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    of_checkpoint(folder, Change(way, 0, form, ("", 0), ""))
+
+
 def test_20_checkpoints_and_kept_folders(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     end_soundly(folder, monkeypatch, 20)
 

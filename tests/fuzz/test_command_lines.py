@@ -169,7 +169,7 @@ def option(draw: st.DrawFn, one: Declared, way: str) -> list[str]:
     return [one.flag, written(value)]
 
 
-WAYS = ("low", "low", "low", "inside", "inside", "outside", "junk")
+WAYS = ("low", "low", "low", "inside", "inside", "outside", "outside", "junk")
 
 
 @st.composite
