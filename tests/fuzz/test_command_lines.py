@@ -189,7 +189,7 @@ def right_or_wrong(draw: st.DrawFn) -> Line:
 SHARED_OPTIONS = ("--workers", "--max-memory", "--junit", "--sarif", "--fail-if", "--set", "--out",
                   "--controls", "--json", "--verbose", "-v", "--help", "--version")  # fmt: skip
 RULES = ("advantage.high > 0.05", "advantage > 2", "accuracy.low<.5", "psnr >= 20", "property.x>1")
-SIZES = ("1GB", "0", "-1GB", "1e99TB", "1 EB", "4KB", "nan", "GB")
+SIZES = ("1GB", "٣GB", "9" * 400, "0", "-1GB", "1e99TB", "1 EB", "4KB", "nan", "GB")
 
 
 @st.composite
