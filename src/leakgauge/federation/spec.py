@@ -40,8 +40,8 @@ TITLES = {
 }
 
 CLIENT = "client"
-"""The secret of the task's Dataset that names each record's owner: 0 for no client, 1 for the first
-kept client, and so on."""
+"""The secret of the task's Dataset that names each record's owner: 0 for no client, 1 for partition
+0, and so on."""
 
 IMAGES = 16
 """Default limit on the number of records that a search looks for in an update."""
@@ -71,7 +71,13 @@ class FederationSpec(Spec):
         choices=ASKS,
         cells=True,
     )
-    kept: str = setting("", "folder in which updates were kept", DATA, option=False)
+    kept: tuple[str, ...] = setting((), "folders in which updates were kept", DATA, option=False)
+    owner: Mapping[str, Whole] = setting(
+        {},
+        "whose records are whose, as CLIENT=NUMBER: the number in the secret 'client' of the "
+        "task's Dataset; default: that of partition 0 is 1, and so on",
+        DATA,
+    )
     only_round: tuple[Whole, ...] = setting((), "round to attack; default: all", ASKING)
     only_client: tuple[str, ...] = setting((), "client to attack; default: all", ASKING)
     secret: str | None = setting(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.core.names import model_way, renamed
-from leakgauge.integrations.kept import KINDS, MODELS, ROUNDS, checksum
+from leakgauge.integrations.kept import KINDS, MODELS, ROUNDS, RUNS, checksum
 from leakgauge.integrations.kept_file import read_about
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.training.federation import Round
@@ -38,6 +38,7 @@ class KeptUpdate:
         config: numbers that it received.
         source: the framework.
         seen: side that kept the update, ``"client"`` or ``"server"``.
+        run: identity of the federation's run; empty if it has none.
         files: path and checksum of the received and of the sent tensors.
     """
 
@@ -51,6 +52,7 @@ class KeptUpdate:
     config: Mapping[str, float]
     source: str
     seen: str
+    run: str
     files: tuple[tuple[Path, str], tuple[Path, str]]
 
     @property
@@ -109,14 +111,14 @@ class KeptUpdate:
 
 @dataclass(frozen=True)
 class KeptRounds:
-    """All kept updates of a folder, by round and client.
+    """All kept updates of one federation, by round and client.
 
     Attributes:
-        folder: folder of the updates.
+        folders: folders of the updates.
         updates: in the order of rounds, then of clients.
     """
 
-    folder: Path
+    folders: tuple[Path, ...]
     updates: tuple[KeptUpdate, ...]
 
     @property
@@ -162,7 +164,7 @@ class KeptRounds:
             if (not rounds or one.number in rounds) and (not clients or one.client in clients)
         )
         require(len(chosen) > 0, "no kept update is of these rounds and of these clients")
-        return KeptRounds(self.folder, chosen)
+        return KeptRounds(self.folders, chosen)
 
     def round(self, number: int, model: nn.Module, training: LocalTraining | None = None) -> Round:
         """Return a round in the form of ``federation``; clients have their position in ``clients``.
@@ -191,30 +193,47 @@ class KeptRounds:
         return Round(number, dict(received), sent, State(after))
 
 
-def read_kept(folder: Path | str) -> KeptRounds:
-    """Return the updates that a ``Keeper`` kept in a folder.
+def read_kept(*folders: Path | str) -> KeptRounds:
+    """Return the updates that ``Keeper``s kept of one federation, in one folder or in several.
 
     Raises:
-        InputError: there are none, or the description of one is damaged.
+        InputError: there are none, the description of one is damaged, or folders hold different
+            runs or the same update.
     """
-    path = Path(folder)
+    paths = tuple(map(Path, folders))
+    found = [one for path in paths for one in _kept_in(path)]
+    runs = dict.fromkeys(one.run for one in found)
     require(
-        path.is_dir(), f"no such folder: {str(folder)!r}; expected one that keeps updates of rounds"
-    )
-    found = [_described(path, about) for about in sorted((path / ROUNDS).glob("*/*.yaml"))]
-    require(
-        len(found) > 0,
-        f"{str(folder)!r} keeps no update ({ROUNDS}/ROUND/CLIENT.yaml is missing); let a "
-        "federation keep some first",
+        len(runs) == 1,
+        f"{', '.join(map(str, folders))} hold updates of {len(runs)} runs "
+        f"({', '.join(run or 'one without an identity' for run in runs)}); name folders of one run",
     )
     found.sort(key=lambda one: (one.number, _order(one.client)))
     for one, other in pairwise(found):
         require(
             (one.number, one.client) != (other.number, other.client),
-            f"{str(folder)!r} keeps {one.name} twice, as {one.files[1][0].stem!r} and "
-            f"{other.files[1][0].stem!r}; remove one of them",
+            f"{one.name} is kept twice, as {str(one.files[1][0])!r} and "
+            f"{str(other.files[1][0])!r}; remove one of them",
         )
-    return KeptRounds(path, tuple(found))
+    return KeptRounds(paths, tuple(found))
+
+
+def _kept_in(path: Path) -> list[KeptUpdate]:
+    require(
+        path.is_dir(), f"no such folder: {str(path)!r}; expected one that keeps updates of rounds"
+    )
+    found = [_described(path, about) for about in sorted((path / ROUNDS).glob("*/*.yaml"))]
+    require(
+        len(found) > 0,
+        f"{str(path)!r} keeps no update ({ROUNDS}/ROUND/CLIENT.yaml is missing); let a "
+        "federation keep some first",
+    )
+    return found
+
+
+def other_runs(kept: KeptRounds) -> list[Path]:
+    """Return the folders of other runs next to the kept updates."""
+    return sorted(one for path in kept.folders for one in (path / RUNS).glob("*") if one.is_dir())
 
 
 def _described(folder: Path, path: Path) -> KeptUpdate:
@@ -230,6 +249,7 @@ def _described(folder: Path, path: Path) -> KeptUpdate:
         config=about.config,
         source=about.source,
         seen=about.seen,
+        run=about.run,
         files=(
             (folder / MODELS / about.model.file, about.model.sha256),
             (path.with_suffix(".safetensors"), about.update.sha256),

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import InputError, require, require_known
+from leakgauge.core.checks import InputError, nearest, require, require_known
+from leakgauge.core.names import few
 from leakgauge.core.types import Dataset, Task
 from leakgauge.core.versions import versions
 from leakgauge.data.source import Source
@@ -20,7 +21,7 @@ from leakgauge.federation.spec import (
     FederationSpec,
     plain_word,
 )
-from leakgauge.integrations.kept_reading import KeptRounds, KeptUpdate, read_kept
+from leakgauge.integrations.kept_reading import KeptRounds, KeptUpdate, other_runs, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.inversion.run.received import local_steps
 from leakgauge.results.measurements import Run
@@ -112,13 +113,13 @@ def prepare(spec: FederationSpec, source: Source) -> FederationPrepared:
 
 def _opened(spec: FederationSpec, source: Source) -> FederationPrepared:
     """Return the kept updates with the owners of the auditor's records, before any check."""
-    whole = read_kept(spec.kept)
+    whole = read_kept(*spec.kept)
     kept = whole.only(spec.only_round, spec.only_client)
     assert source.task is not None
     assert source.dataset is not None
     data = source.dataset.to(spec.device)
     task = Task(source.task.model.to(spec.device), source.task.loss)
-    public, held = _owners(data, whole)
+    public, held = _owners(data, whole, spec.owner)
     training = LocalTraining(
         lr=spec.local_lr,
         batch_size=spec.batch_size,
@@ -168,12 +169,11 @@ def _check_steps(prepared: FederationPrepared, one: KeptUpdate) -> None:
 
 
 def _check_membership(prepared: FederationPrepared) -> None:
-    names = enumerate(prepared.kept.clients[:6], start=1)
     require(
         len(prepared.held) > 0,
         f"the owners of the task's records are unknown; add a secret {CLIENT!r} to its Dataset: 0 "
-        "for records that no client has, 1 for those of the first kept client, and so on "
-        f"({', '.join(f'{number}: {name}' for number, name in names)})",
+        "for records that no client has, 1 for those of the client of partition 0, and so on; "
+        f"kept are {few(prepared.kept.clients)}",
     )
     asked = [name for name in prepared.kept.clients if name in prepared.held]
     fewest = min([len(prepared.public), *(len(prepared.held[name]) for name in asked)])
@@ -235,27 +235,61 @@ def _secret(prepared: FederationPrepared) -> str:
     return chosen
 
 
-def _owners(data: Dataset, kept: KeptRounds) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the rows of records that no client has, and of each client's records."""
+def _owners(
+    data: Dataset, kept: KeptRounds, owner: Mapping[str, int]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the rows of records that no client has, and of each client's records.
+
+    A client is never matched with records by its position: it is named by its partition, or by the
+    auditor.
+    """
     if CLIENT not in data.secrets:
         return torch.arange(len(data), device=data.x.device), {}
     codes = data.secrets[CLIENT]
-    require(
-        int(codes.max()) <= len(kept.clients),
-        f"secret {CLIENT!r} in the task's Dataset names client number {int(codes.max())}; "
-        f"{len(kept.clients)} were kept ({', '.join(kept.clients)})",
-    )
     public = (codes == 0).nonzero().flatten()
     require(
         len(public) > 0,
         f"every record of the task's Dataset is some client's (secret {CLIENT!r} is never 0); add "
         "records that no client has",
     )
-    rows = {
-        name: (codes == number).nonzero().flatten()
-        for number, name in enumerate(kept.clients, start=1)
-    }
-    return public, {name: one for name, one in rows.items() if len(one) > 0}
+    held = {}
+    for name, number in _numbers(kept.clients, owner, int(codes.max())).items():
+        rows = (codes == number).nonzero().flatten()
+        for one in kept.updates:
+            part = name in owner and one.examples is not None and one.examples < len(rows)
+            require(
+                one.client != name or one.examples in (None, len(rows)) or part,
+                f"{one.name} trained on {one.examples} records, and the task's Dataset has "
+                f"{len(rows)} of client number {number} (secret {CLIENT!r}); bring the records "
+                f"that it trained on, or name their owner, as --owner {name}=NUMBER",
+            )
+        held[name] = rows
+    return public, held
+
+
+def _numbers(clients: Sequence[str], owner: Mapping[str, int], most: int) -> dict[str, int]:
+    """Return the numbers of clients in the secret ``client``.
+
+    Args:
+        clients: names of the kept clients.
+        owner: numbers that the auditor names; if there are any, other clients have no records.
+        most: largest number of the secret.
+    """
+    for name, number in owner.items():
+        require(name in clients, f"--owner names {name!r}{nearest(name, clients)}")
+        require(number <= most, f"--owner {name}={number}: the secret {CLIENT!r} ends at {most}")
+    twice = len(set(owner.values())) < len(owner)
+    require(not twice, "--owner names one number for two clients; each has its own records")
+    if owner:
+        return dict(owner)
+    for name in clients:
+        require(
+            name.isdecimal() and int(name) < most,
+            f"whose records client {name!r} has is unknown: a client named by its partition, 0 to "
+            f"{most - 1}, has those with the number after it in the secret {CLIENT!r} of the "
+            f"task's Dataset; name the others, as --owner {name}=1",
+        )
+    return {name: int(name) + 1 for name in clients}
 
 
 def description_of(prepared: FederationPrepared) -> Run:
@@ -282,16 +316,19 @@ def description_of(prepared: FederationPrepared) -> Run:
 
 def _notes(prepared: FederationPrepared) -> Sequence[str]:
     notes = [f"{plain_word(ask)} is not asked: {why}" for ask, why in prepared.not_asked.items()]
+    others = other_runs(prepared.kept)
+    if others:
+        notes.append(f"the folder also keeps other runs, which are not read: {few(others)}")
     if RECONSTRUCTION not in prepared.spec.ask:
         return notes
-    few = sum(
+    larger = sum(
         one.examples is not None and prepared.spec.images is None and one.examples > limit
         for one in prepared.kept.updates
         for limit in [count_of(prepared, one)]
     )
-    if few:
+    if larger:
         notes.append(
-            f"{few} updates have more records than a search looks for; it finds records with a "
+            f"{larger} updates have more records than a search looks for; it finds records with a "
             "mean gradient like the update's (--images)"
         )
     each = ((prepared.known(one), one.examples) for one in prepared.kept.updates)
