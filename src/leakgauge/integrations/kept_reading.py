@@ -1,26 +1,31 @@
 """Reads the updates that a ``Keeper`` kept, as ``Update``s and ``Round``s."""
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load
-from torch import Tensor, nn
+import torch
+from torch import nn
 
 from leakgauge.core.checks import InputError, nearest, require
-from leakgauge.core.names import model_way, renamed
-from leakgauge.integrations.kept import KINDS, MODELS, ROUNDS, RUNS, checksum
+from leakgauge.core.precision import is_coarse
+from leakgauge.integrations.kept import KINDS, MODELS, ROUNDS, RUNS
 from leakgauge.integrations.kept_file import read_about
+from leakgauge.integrations.kept_tensors import (
+    Tensors,
+    cast_to,
+    in_dtypes_of,
+    named_as,
+    read_tensors,
+)
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.training.federation import Round
-from leakgauge.training.state import State, average, in_types_of
+from leakgauge.training.state import State, average
 from leakgauge.training.update import Update
-
-Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +71,7 @@ class KeptUpdate:
         Raises:
             InputError: a file is missing or damaged.
         """
-        before, after = (_tensors(path, wanted) for path, wanted in self.files)
+        before, after = (read_tensors(path, wanted) for path, wanted in self.files)
         return before, after
 
     def update(self, model: nn.Module, training: LocalTraining | None = None) -> Update:
@@ -81,7 +86,7 @@ class KeptUpdate:
             InputError: the update does not fit the model, or its settings disagree.
         """
         known = self.training.updated(training or LocalTraining())
-        before, after = (_named(tensors, model, self.name) for tensors in self.tensors())
+        before, after = (named_as(tensors, model, self.name) for tensors in self.tensors())
         change = after
         if self.kind == KINDS[1]:
             moved = {name: before[name] + leaf for name, leaf in after.items() if name in before}
@@ -103,10 +108,32 @@ class KeptUpdate:
             )
             if self.kind == KINDS[1] and all(name in change for name in update.before):
                 exact = {name: change[name] for name in update.before}
-                return replace(update, kind="change", values=exact)
+                update = replace(update, kind="change", values=exact)
         except InputError as error:
             raise InputError(f"{self.name}: {error}") from error
-        return update
+        return in_dtypes_of(model, update)
+
+    def rounding(self) -> float:
+        """Return the share of the change of the weights that rounding made, for coarse weights.
+
+        Weights of float16 and bfloat16 are rounded to a part of themselves, which may be more than
+        they change. The share is 0 for other types, and for a change that was sent as such.
+        """
+        if self.kind != KINDS[0]:
+            return 0.0
+        before, after = self.tensors()
+        errors, changes = [], []
+        for name, leaf in after.items():
+            if name in before and leaf.is_floating_point() and is_coarse(leaf.dtype):
+                change = leaf.double() - before[name].double()
+                if change.any():  # statistics may stay as they are
+                    changes.append(change.norm())
+                    # an error is uniform within half a unit of the last digit
+                    unit = torch.finfo(leaf.dtype).eps * 2.0 ** (leaf.double().frexp()[1] - 1)
+                    errors.append(unit.norm() / math.sqrt(12))
+        if not changes:
+            return 0.0
+        return min(1.0, float(torch.stack(errors).norm() / torch.stack(changes).norm()))
 
 
 @dataclass(frozen=True)
@@ -182,15 +209,19 @@ class KeptRounds:
         """
         at = {name: position for position, name in enumerate(self.clients)}
         here = {at[one.client]: one for one in self.only(rounds=[number]).updates}
-        received = {who: _named(one.tensors()[0], model, one.name) for who, one in here.items()}
+        received = {who: _received(one, model) for who, one in here.items()}
         sent = {who: one.update(model, training) for who, one in here.items()}
         later = next((one for one in self.updates if one.number == number + 1), None)
         if later is None:
             uploads = [{**one.after(), **one.buffers} for one in sent.values()]
             after = average(uploads, [one.examples or 1 for one in here.values()])
         else:
-            after = _named(later.tensors()[0], model, later.name)
+            after = _received(later, model)
         return Round(number, dict(received), sent, State(after))
+
+
+def _received(one: KeptUpdate, model: nn.Module) -> Tensors:
+    return cast_to(model, named_as(one.tensors()[0], model, one.name))
 
 
 def read_kept(*folders: Path | str) -> KeptRounds:
@@ -254,55 +285,6 @@ def _described(folder: Path, path: Path) -> KeptUpdate:
             (folder / MODELS / about.model.file, about.model.sha256),
             (path.with_suffix(".safetensors"), about.update.sha256),
         ),
-    )
-
-
-def _tensors(path: Path, wanted: str) -> Tensors:
-    try:
-        content = path.read_bytes()
-        require(
-            checksum(content) == wanted,
-            f"{str(path)!r} is damaged or was changed: it does not match its checksum",
-        )
-        return dict(load(content))
-    except OSError as error:
-        raise InputError(f"{str(path)!r} cannot be read ({error.strerror})") from error
-    except SafetensorError as error:
-        raise InputError(f"{str(path)!r} is not a safetensors file ({error})") from error
-
-
-def _named(tensors: Tensors, model: nn.Module, what: str) -> Tensors:
-    """Return tensors in the model's order, names and types, where theirs are others or coarser."""
-    if all(name.isdecimal() for name in tensors):  # a file does not keep their order
-        tensors = _in_order(tensors, model, what)
-    whole = renamed(tensors, model_way(tensors, model, f"{what}: the update"))
-    whole = in_types_of(model, whole)
-    known = {name: whole[name] for name in model.state_dict() if name in whole}
-    return {**known, **whole}
-
-
-def _in_order(tensors: Tensors, model: nn.Module, what: str) -> Tensors:
-    """Return tensors without names under those of the model's state dict or of its parameters."""
-    state = model.state_dict()
-    parameters = [name for name, _ in model.named_parameters()]
-    orders = (
-        list(state),
-        parameters,
-        [name for name, leaf in model.named_parameters() if leaf.requires_grad],
-        [name for name in state if not name.endswith("num_batches_tracked")],
-    )
-    numbers = sorted(tensors, key=int)
-    absent = next((at for at, one in enumerate(numbers) if int(one) != at), None)
-    require(absent is None, f"{what}: of tensors without names, number {absent} was not kept")
-    leaves = [tensors[at] for at in numbers]
-    for names in orders:
-        shapes = [state[name].shape for name in names]
-        if shapes == [leaf.shape for leaf in leaves]:
-            return dict(zip(names, leaves, strict=True))
-    raise InputError(
-        f"{what}: {len(tensors)} tensors without names came for {type(model).__name__}, which "
-        f"has {len(state)}, {len(parameters)} of them parameters; let the task build the clients' "
-        "model"
     )
 
 

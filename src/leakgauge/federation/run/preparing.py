@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import InputError, nearest, require, require_known
+from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.names import few
 from leakgauge.core.types import Dataset, Task
 from leakgauge.core.versions import versions
 from leakgauge.data.source import Source
+from leakgauge.federation.run.owners import owners
 from leakgauge.federation.spec import (
     ASKS,
     CLIENT,
@@ -33,6 +34,9 @@ FOLDS, CLIENTS = 4, 8
 
 FEWEST = 10
 """Smallest number of a client's records, and of unused records, for membership."""
+
+ROUNDED = 0.005
+"""Share of a change by rounding from which a note names it."""
 
 _NOT_SHOWN = ("kept", "files", "data")
 """Settings that the description of a run omits; the checksum represents the kept updates."""
@@ -119,7 +123,7 @@ def _opened(spec: FederationSpec, source: Source) -> FederationPrepared:
     assert source.dataset is not None
     data = source.dataset.to(spec.device)
     task = Task(source.task.model.to(spec.device), source.task.loss)
-    public, held = _owners(data, whole, spec.owner)
+    public, held = owners(data, whole, spec.owner)
     training = LocalTraining(
         lr=spec.local_lr,
         batch_size=spec.batch_size,
@@ -235,63 +239,6 @@ def _secret(prepared: FederationPrepared) -> str:
     return chosen
 
 
-def _owners(
-    data: Dataset, kept: KeptRounds, owner: Mapping[str, int]
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the rows of records that no client has, and of each client's records.
-
-    A client is never matched with records by its position: it is named by its partition, or by the
-    auditor.
-    """
-    if CLIENT not in data.secrets:
-        return torch.arange(len(data), device=data.x.device), {}
-    codes = data.secrets[CLIENT]
-    public = (codes == 0).nonzero().flatten()
-    require(
-        len(public) > 0,
-        f"every record of the task's Dataset is some client's (secret {CLIENT!r} is never 0); add "
-        "records that no client has",
-    )
-    held = {}
-    for name, number in _numbers(kept.clients, owner, int(codes.max())).items():
-        rows = (codes == number).nonzero().flatten()
-        for one in kept.updates:
-            part = name in owner and one.examples is not None and one.examples < len(rows)
-            require(
-                one.client != name or one.examples in (None, len(rows)) or part,
-                f"{one.name} trained on {one.examples} records, and the task's Dataset has "
-                f"{len(rows)} of client number {number} (secret {CLIENT!r}); bring the records "
-                f"that it trained on, or name their owner, as --owner {name}=NUMBER",
-            )
-        held[name] = rows
-    return public, held
-
-
-def _numbers(clients: Sequence[str], owner: Mapping[str, int], most: int) -> dict[str, int]:
-    """Return the numbers of clients in the secret ``client``.
-
-    Args:
-        clients: names of the kept clients.
-        owner: numbers that the auditor names; if there are any, other clients have no records.
-        most: largest number of the secret.
-    """
-    for name, number in owner.items():
-        require(name in clients, f"--owner names {name!r}{nearest(name, clients)}")
-        require(number <= most, f"--owner {name}={number}: the secret {CLIENT!r} ends at {most}")
-    twice = len(set(owner.values())) < len(owner)
-    require(not twice, "--owner names one number for two clients; each has its own records")
-    if owner:
-        return dict(owner)
-    for name in clients:
-        require(
-            name.isdecimal() and int(name) < most,
-            f"whose records client {name!r} has is unknown: a client named by its partition, 0 to "
-            f"{most - 1}, has those with the number after it in the secret {CLIENT!r} of the "
-            f"task's Dataset; name the others, as --owner {name}=1",
-        )
-    return {name: int(name) + 1 for name in clients}
-
-
 def description_of(prepared: FederationPrepared) -> Run:
     """Return the settings and facts of a run for the report."""
     kept, source = prepared.kept, prepared.source
@@ -319,6 +266,13 @@ def _notes(prepared: FederationPrepared) -> Sequence[str]:
     others = other_runs(prepared.kept)
     if others:
         notes.append(f"the folder also keeps other runs, which are not read: {few(others)}")
+    shares = [share for one in prepared.kept.updates if (share := one.rounding()) > ROUNDED]
+    if shares:
+        notes.append(
+            f"{len(shares)} updates hold weights in float16 or bfloat16, whose rounding is up to "
+            f"{max(shares):.0%} of their change: records may be rebuilt worse than from float32, "
+            "and exact methods find less"
+        )
     if RECONSTRUCTION not in prepared.spec.ask:
         return notes
     larger = sum(
