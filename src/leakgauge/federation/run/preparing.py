@@ -265,7 +265,7 @@ def _notes(prepared: FederationPrepared) -> Sequence[str]:
     notes = [f"{plain_word(ask)} is not asked: {why}" for ask, why in prepared.not_asked.items()]
     others = other_runs(prepared.kept)
     if others:
-        notes.append(f"the folder also keeps other runs, which are not read: {few(others)}")
+        notes.append(f"the folder also keeps other runs, which are not read: {few(map(str, others))}")
     shares = [share for one in prepared.kept.updates if (share := one.rounding()) > ROUNDED]
     if shares:
         notes.append(
