@@ -1,18 +1,15 @@
 """Reads the updates that a ``Keeper`` kept, as ``Update``s and ``Round``s."""
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from leakgauge.core.checks import InputError, nearest, require
-from leakgauge.core.precision import is_coarse
 from leakgauge.integrations.kept import KINDS, MODELS, ROUNDS, RUNS
 from leakgauge.integrations.kept_file import read_about
 from leakgauge.integrations.kept_tensors import (
@@ -112,28 +109,6 @@ class KeptUpdate:
         except InputError as error:
             raise InputError(f"{self.name}: {error}") from error
         return in_dtypes_of(model, update)
-
-    def rounding(self) -> float:
-        """Return the share of the change of the weights that rounding made, for coarse weights.
-
-        Weights of float16 and bfloat16 are rounded to a part of themselves, which may be more than
-        they change. The share is 0 for other types, and for a change that was sent as such.
-        """
-        if self.kind != KINDS[0]:
-            return 0.0
-        before, after = self.tensors()
-        errors, changes = [], []
-        for name, leaf in after.items():
-            if name in before and leaf.is_floating_point() and is_coarse(leaf.dtype):
-                change = leaf.double() - before[name].double()
-                if change.any():  # statistics may stay as they are
-                    changes.append(change.norm())
-                    # an error is uniform within half a unit of the last digit
-                    unit = torch.finfo(leaf.dtype).eps * 2.0 ** (leaf.double().frexp()[1] - 1)
-                    errors.append(unit.norm() / math.sqrt(12))
-        if not changes:
-            return 0.0
-        return min(1.0, float(torch.stack(errors).norm() / torch.stack(changes).norm()))
 
 
 @dataclass(frozen=True)

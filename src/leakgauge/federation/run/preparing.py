@@ -35,9 +35,6 @@ FOLDS, CLIENTS = 4, 8
 FEWEST = 10
 """Smallest number of a client's records, and of unused records, for membership."""
 
-ROUNDED = 0.005
-"""Share of a change by rounding from which a note names it."""
-
 _NOT_SHOWN = ("kept", "files", "data")
 """Settings that the description of a run omits; the checksum represents the kept updates."""
 
@@ -266,13 +263,6 @@ def _notes(prepared: FederationPrepared) -> Sequence[str]:
     others = other_runs(prepared.kept)
     if others:
         notes.append(f"the folder also keeps other runs, which are not read: {few(map(str, others))}")
-    shares = [share for one in prepared.kept.updates if (share := one.rounding()) > ROUNDED]
-    if shares:
-        notes.append(
-            f"{len(shares)} updates hold weights in float16 or bfloat16, whose rounding is up to "
-            f"{max(shares):.0%} of their change: records may be rebuilt worse than from float32, "
-            "and exact methods find less"
-        )
     if RECONSTRUCTION not in prepared.spec.ask:
         return notes
     larger = sum(
