@@ -60,7 +60,7 @@ def test_updates_are_read_in_the_models_types(
     rounded = sent in (torch.float16, torch.bfloat16)
     assert error < 1e-5 or rounded
     if rounded:
-        assert update.validity().rounding == pytest.approx(error, rel=0.5)
+        assert 0.4 * error < update.validity().rounding < 2.5 * error
 
 
 def test_a_model_of_the_updates_type_takes_it(tmp_path: Path) -> None:

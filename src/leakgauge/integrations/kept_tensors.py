@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.names import model_way, renamed
+from leakgauge.core.types import Params
 from leakgauge.integrations.kept import checksum
 from leakgauge.training.state import in_types_of
 from leakgauge.training.update import Update
@@ -59,15 +60,19 @@ def in_dtypes_of(model: nn.Module, update: Update) -> Update:
     The difference of the weights is taken before they are rounded to the model's type.
     """
     own = {name: leaf.dtype for name, leaf in model.state_dict().items()}
-    sent = [*update.before.items(), *update.values.items()]
-    if all(leaf.dtype == own[name] for name, leaf in sent):
+
+    def finer(part: Params) -> bool:
+        return any(leaf.dtype != own[name] for name, leaf in part.items())
+
+    if not finer(update.before) and not finer(update.values):
         return update
-    change = update.values
-    if update.kind == "weights":
-        change = {n: leaf.double() - update.before[n].double() for n, leaf in change.items()}
+    values, kind = update.values, update.kind
+    if kind == "weights" and finer(values):
+        kind = "change"
+        values = {n: leaf.double() - update.before[n].double() for n, leaf in values.items()}
     parts = {"before": update.before, "held": update.held, "buffers": update.buffers}
     cast: Any = {name: cast_to(model, part) for name, part in parts.items()}
-    return replace(update, kind="change", values=cast_to(model, change), **cast)
+    return replace(update, kind=kind, values=cast_to(model, values), **cast)
 
 
 def _in_order(tensors: Tensors, model: nn.Module, what: str) -> Tensors:

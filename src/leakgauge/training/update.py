@@ -172,6 +172,7 @@ class Update:
         return measure(
             self.before,
             self._change(),
+            after=self.values if self.kind == "weights" else None,
             lr=self._mean_rate(),
             steps=self.steps,
             batch_size=self.batch_size or 1,
@@ -219,10 +220,7 @@ class Update:
         return fitted
 
     def in_place(self, model: nn.Module) -> nn.Module:
-        """Return the model with the tensors ``held`` of the client's initial model.
-
-        Returns:
-            A copy; the model itself where ``held`` is empty.
+        """Return the model, or a copy with the tensors ``held`` of the client's initial model.
 
         Raises:
             InputError: the model has no such name, or another shape.

@@ -101,15 +101,18 @@ def measure(
     before: Params,
     change: Params,
     *,
+    after: Params | None,
     lr: float | None,
     steps: int,
     batch_size: int,
     gradient_change: float | None,
 ) -> Validity:
-    """Return the measures of a change of weights, leaf ``[*p]``."""
+    """Return the measures of a change of weights, leaf ``[*p]``; ``after``: weights as sent."""
     squared = {name: _square(leaf) for name, leaf in change.items()}
     weights = {name: _square(leaf) for name, leaf in before.items()}
-    total, eps = sum(squared.values()), torch.finfo(precision_of(before.values())).eps
+    total = sum(squared.values())
+    sent = before if after is None else after  # a client trains from what it received, as it is
+    eps = torch.finfo(precision_of(sent.values())).eps
     return Validity(
         drift=_ratio(total, sum(weights.values())),
         layers={name: _ratio(value, weights[name]) for name, value in squared.items()},

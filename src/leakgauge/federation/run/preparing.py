@@ -262,7 +262,9 @@ def _notes(prepared: FederationPrepared) -> Sequence[str]:
     notes = [f"{plain_word(ask)} is not asked: {why}" for ask, why in prepared.not_asked.items()]
     others = other_runs(prepared.kept)
     if others:
-        notes.append(f"the folder also keeps other runs, which are not read: {few(map(str, others))}")
+        notes.append(
+            f"the folder also keeps other runs, which are not read: {few(map(str, others))}"
+        )
     if RECONSTRUCTION not in prepared.spec.ask:
         return notes
     larger = sum(
