@@ -51,7 +51,7 @@ SHADOW = 120
 
 LOSSES = ("loss-after", "loss-drop")
 ATTACKS = (*LOSSES, "gradient-norm")
-"""Default attacks on membership; validation records choose among them."""
+"""Default attacks on membership; they are summed with weights from validation records."""
 
 
 LABELS = tuple(one for one in LABELINGS if one != KNOWN)
@@ -119,7 +119,7 @@ class FederationSpec(Spec):
     adversary: tuple[str, ...] = setting(
         (),
         f"attack on membership: {', '.join(LOSSES)}, or as leakgauge audit names them; "
-        "validation records choose among several",
+        "several are summed, with weights from validation records",
         ATTACK,
     )
     shadow: Whole = setting(
