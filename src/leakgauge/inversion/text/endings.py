@@ -227,7 +227,7 @@ def _into(task: Task, head: Any, row: Sequence[int]) -> tuple[Tensor, Tensor]:
         logits = task.outputs(torch.tensor([list(row)], device=head.weight.device))
     finally:
         handle.remove()
-    return seen[0][0], logits[0]
+    return seen[-1][0], logits[0]  # a single record is tried out before
 
 
 def _residual(

@@ -29,6 +29,7 @@ class RecoveredText:
             latter; None where it was not computed.
         allowed: largest residual that the true batch can have.
         stopped: one line that says why something is missing; empty if nothing is known to be.
+        tokens: where sequences are missing, the set of tokens that the embedding's gradient names.
     """
 
     sequences: tuple[tuple[int, ...], ...] = ()
@@ -38,6 +39,7 @@ class RecoveredText:
     residual: float | None = None
     allowed: float = CONFIRMED
     stopped: str = ""
+    tokens: tuple[int, ...] = ()
 
     @property
     def confirmed(self) -> bool:

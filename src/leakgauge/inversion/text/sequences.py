@@ -22,6 +22,7 @@ from leakgauge.inversion.text.layers import (
     embedding_of,
     inputs_of,
 )
+from leakgauge.inversion.text.mode import reason_of_change, token_set
 from leakgauge.inversion.text.recovered import CONFIRMED, RecoveredText
 
 TOLERANCE = 1e-3
@@ -93,15 +94,26 @@ def dager(
     spans = read(first, grads, known), read(second, grads, known)
     if is_coarse(precision):
         tolerance = relative_tolerance(precision, tolerance)
-    search = _Search(own.model, (first, second), spans, tolerance, most, precision)
+    changed = reason_of_change(own.model, grads, precision)
+    search = _Search(own.model, (first, second), spans, tolerance, most, precision, changed)
     result = search.run(length, padding)
     if not result.sequences:
-        return result
+        return _with_tokens(result, own, grads)
     norm = sum(float(one.double().square().sum()) for one in grads.values()) ** 0.5
     numbers = sum(one.numel() for one in grads.values())
     allowed = 1.1 * noise * numbers**0.5 / norm if norm else 0.0
     result = replace(result, allowed=max(relative_tolerance(precision, CONFIRMED), allowed))
-    return complete(own, grads, result, labels=labels)
+    result = complete(own, grads, result, labels=labels)
+    return result if result.confirmed else _with_tokens(result, own, grads)
+
+
+def _with_tokens(found: RecoveredText, task: Task, grads: Grads) -> RecoveredText:
+    """Return an incomplete result with the set of tokens that the embedding names."""
+    tokens = token_set(task, grads)
+    if not tokens or not found.stopped:
+        return found
+    offered = f"{found.stopped}; the embedding's gradient still names {len(tokens)} tokens"
+    return replace(found, tokens=tokens, stopped=offered)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +124,7 @@ class _Search:
     tolerance: float
     most: int
     precision: torch.dtype
+    changed: str
 
     def run(self, length: int, padding: int | None) -> RecoveredText:
         vocabulary = embedding_of(self.model)
@@ -252,8 +265,7 @@ class _Search:
             )
         return (
             f"no {'token' if number == 1 else 'sequence'} lies in the span of layer {number} (rank "
-            f"{rank}) up to {self.tolerance:g}: the gradient was changed, or not taken at these "
-            f"weights{self.of_precision()}"
+            f"{rank}) up to {self.tolerance:g}: {self.changed}{self.of_precision()}"
         )
 
     def of_precision(self) -> str:
