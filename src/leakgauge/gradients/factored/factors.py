@@ -29,10 +29,10 @@ def factors(
 ) -> dict[str, Factors]:
     """Return the gradient of each record's loss by layer, as factors where it is a product.
 
-    Linear layers, convolutions and embeddings that run once give factors: one pass over all
-    records yields their inputs and output gradients. Other layers give whole gradients, and so does
-    a model with interacting records or with weights used outside of their modules. Two records
-    and the graph of their pass decide which case holds.
+    Linear layers (also ``Conv1D`` of transformers), convolutions and embeddings that run once give
+    factors: one pass over all records yields their inputs and output gradients. Other layers give
+    whole gradients, and so does a model with interacting records or with weights used outside of
+    their modules. Two records and the graph of their pass decide which case holds.
 
     Args:
         task: the model and its loss; the module is not changed.

@@ -1,5 +1,6 @@
 """Hooks on the model of a loop that catch data features and factors of gradients."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakSet
@@ -107,7 +108,12 @@ class Taps:
         self._model, self._layers = model, layers
         self._features, self._gathers = features, gathers
         self._modules = {name: model.get_submodule(name) for name in layers}
-        self.able = {n: one for n, one in self._modules.items() if has_factors(one, layers[n])}
+        shared = _shared(model)
+        self.able = {
+            name: one
+            for name, one in self._modules.items()
+            if has_factors(one, layers[name]) and not shared.intersection(layers[name].parameters)
+        }
         self.last: Pass | None = None
         self._due = self._is_open = self._wants = False
         self._keep: int | None = None
@@ -246,6 +252,12 @@ class Taps:
             self._mean += (mean - self._mean) * (count / self._count)
         else:
             self._mean, self._count = mean, count
+
+
+def _shared(model: nn.Module) -> set[str]:
+    """Return the parameters that several modules hold, such as an embedding tied to the outputs."""
+    held = Counter(id(one) for _, one in model.named_parameters(remove_duplicate=False))
+    return {name for name, one in model.named_parameters() if held[id(one)] > 1}
 
 
 def _after(module: nn.Module, function: Any) -> RemovableHandle:
