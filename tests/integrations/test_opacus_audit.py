@@ -180,8 +180,8 @@ def test_under_reporting_is_flagged(cause: str) -> None:
         train(model, optimizer, loader, steps)
     found = audit.result(delta=1e-5, claim=claim)
     assert found.p_value is not None
-    assert found.p_value < 0.001
-    assert found.flagged
+    assert found.p_value < 0.01
+    assert found.refuted_by
     assert found.bounds[1].low > found.claim.epsilon
 
 

@@ -32,7 +32,7 @@ SENTENCES = {
     EQUAL: "a share of {seen} of the batches has the same size; Poisson sampling gives {expected} "
     "at most",
     COUNTED: "the accountant counted {seen} of {expected} steps",
-    CLAIM: "the steps that the accountant counted amount to an epsilon of {seen}; the claim is "
+    CLAIM: "the steps that the accountant counted have an epsilon of {seen} or more; the claim is "
     "{expected}",
 }
 """What a failed check says, the most telling first."""
@@ -108,8 +108,10 @@ class Conformance:
         many = len(names) > 1 and len(names) == sum(one.what == what for one in self.checks)
         where = f"all {len(names)} layers" if many else _names(names)
         low, high = min(one.seen for one in off), max(one.seen for one in off)
-        seen = f"{low:.3g}" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g}"
-        return SENTENCES[what].format(where=where, seen=seen, expected=f"{off[0].expected:.3g}")
+        seen = (
+            _figure(low) if _figure(low) == _figure(high) else f"{_figure(low)} to {_figure(high)}"
+        )
+        return SENTENCES[what].format(where=where, seen=seen, expected=_figure(off[0].expected))
 
     def __str__(self) -> str:
         """Return a table; of many rows those with the smallest p-values."""
@@ -117,7 +119,7 @@ class Conformance:
         rows = [("check", "layer", "expected", "seen", "p", "corrected")]
         for one in (self.checks[k] for k in sorted(order)):
             p = (f"{one.p_value:.2g}", f"{one.corrected:.2g}")
-            rows.append((one.what, one.where, f"{one.expected:.3g}", f"{one.seen:.3g}", *p))
+            rows.append((one.what, one.where, _figure(one.expected), _figure(one.seen), *p))
         widths = [max(len(row[k]) for row in rows) for k in range(6)]
         rows.insert(1, tuple("-" * width for width in widths))  # type: ignore[arg-type]
         lines = [
@@ -247,6 +249,10 @@ def batch_checks(sizes: Sequence[int], records: int, rate: float) -> list[Check]
 def _both(law: "stats.rv_frozen", value: float) -> float:
     """Return the two-sided p-value of a value under a continuous distribution."""
     return min(1.0, 2 * min(float(law.cdf(value)), float(law.sf(value))))
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{round(value, 3) + 0.0:.3g}"
 
 
 def _names(names: Sequence[str]) -> str:
