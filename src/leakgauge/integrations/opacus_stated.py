@@ -4,6 +4,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from leakgauge.integrations.opacus_canaries import Draws, Ints
@@ -138,7 +139,8 @@ class Stated:
             factor *= 2
         for kind in ("prv", "gdp") if len(self.history) == 1 else ("prv",):
             if least > claim.epsilon:  # these are slower, or hold for constant noise
-                least = min(least, self._epsilon(kind, claim.delta, factor))
+                with suppress(ArithmeticError, ValueError, RuntimeError):  # no claim either
+                    least = min(least, self._epsilon(kind, claim.delta, factor))
         return least
 
     def _epsilon(self, kind: str, delta: float, factor: float = 1.0) -> float:
