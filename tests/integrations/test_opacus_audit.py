@@ -289,11 +289,16 @@ def test_optimizers_without_gradients_of_single_records_are_refused() -> None:
     optimizer.max_grad_norm = [1.0, 1.0]
     with pytest.raises(InputError, match="clips by layer"):
         Audit(engine, optimizer, loader)
-    from opacus.optimizers import DistributedDPOptimizer, DPOptimizerFastGradientClipping
+    from opacus.optimizers import (
+        AdaClipDPOptimizer,
+        DistributedDPOptimizer,
+        DPOptimizerFastGradientClipping,
+    )
 
     for one, message in (
         (DPOptimizerFastGradientClipping, "keeps no gradients of single records"),
         (DistributedDPOptimizer, "trains in several processes"),
+        (AdaClipDPOptimizer, "changes its clipping norm"),
     ):
         made = one.__new__(one)
         made.max_grad_norm = 1.0

@@ -2,12 +2,15 @@
 
 import math
 import warnings
+from collections import Counter
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
@@ -22,6 +25,8 @@ from leakgauge import InputError
 from leakgauge.integrations.opacus import Audit
 from leakgauge.integrations.opacus_stated import Stated
 from leakgauge.privacy.dp_audit import DpAudit
+from leakgauge.privacy.estimate import epsilon_of_mu
+from leakgauge.privacy.number_of_guesses import guesses_for, largest_noise_seen, smallest_seen
 from leakgauge.privacy.profile import Profile, profile_of
 from support.opacus_warnings import QUIET
 
@@ -272,9 +277,34 @@ def test_what_cannot_be_checked_is_named() -> None:
 
 
 def test_what_one_run_would_have_missed_counts_the_sampling() -> None:
-    """At half of the noise the run misses an epsilon far above that of canaries in each step."""
-    found = audited(0, fault="half the noise")
-    halved = claim_of("rdp", 0.5).epsilon
-    assert not found.refuted_by
+    """The page's figures: the run misses far more than with canaries in each step."""
+    engine, model, optimizer, loader = private()
+    with Audit(engine, optimizer, loader, canaries=300) as audit:
+        train(model, optimizer, loader)
+    audit._stated.history = Counter({(1.0, 0.05): 60})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        accountant = create_accountant("rdp")
+        accountant.history = [(1.0, 0.05, 60)]
+        claim = profile_of(accountant.get_epsilon, 1e-5)
+        draws = stats.binom.pmf(np.arange(40), 60, 0.05)
+        least, made = claim.least_false_positives, guesses_for(1000, claim.least_false_positives)
+        noise = largest_noise_seen(1000, made, least, draws)
+        assert noise is not None
+        assert noise / math.sqrt(60) == pytest.approx(0.18, abs=0.005)
+        accountant.history = [(noise / math.sqrt(60), 0.05, 60)]
+        assert accountant.get_epsilon(1e-5) == pytest.approx(191, abs=0.5)
+    assert audit._stated.epsilon_with(1e-5)(noise) == pytest.approx(accountant.get_epsilon(1e-5))
+    mu = smallest_seen(1000, made, least)
+    assert mu is not None
+    assert epsilon_of_mu(mu, 1e-5) == pytest.approx(6.75, abs=0.01)
+
+
+def test_the_verdict_has_what_one_run_would_have_missed() -> None:
+    found = audited(0, fault="shuffled")
     assert found.sampled
-    assert found.smallest_seen is None or found.smallest_seen > halved
+    assert found.smallest_seen is not None
+    assert f"would have missed an epsilon below about {found.smallest_seen:.3g}" in found.verdict
+    assert "With less noise, one run" in found.verdict
+    seldom = audited(0)
+    assert "So few draws of canaries could not have contradicted it" in seldom.verdict

@@ -16,7 +16,7 @@ from leakgauge.privacy.conformance import (
     conformance_of,
 )
 from leakgauge.privacy.number_of_guesses import accuracy_of_draws, largest_noise_seen
-from leakgauge.privacy.one_run import guess
+from leakgauge.privacy.one_run import guess, refuted
 from leakgauge.privacy.profile import gaussian_least_false_positives
 
 LAYERS = np.repeat([0, 1], [27, 3])
@@ -159,3 +159,22 @@ def test_canaries_that_are_hardly_drawn_refute_nothing() -> None:
     noise = largest_noise_seen(1000, 500, least, each)
     assert noise is not None
     assert 0.2 < noise < 1.0
+
+
+@pytest.mark.calibration
+def test_half_of_the_runs_refute_a_claim_at_the_largest_noise_that_is_seen() -> None:
+    m, made, least = 1000, 354, gaussian_least_false_positives(0.8)
+    draws = stats.binom.pmf(np.arange(40), 60, 0.1)
+    noise = largest_noise_seen(m, made, least, draws)
+    assert noise is not None
+    rng, shares = np.random.default_rng(0), []
+    for factor in (1.5, 1.0, 0.6):
+        hits = 0
+        for _ in range(100):
+            included = rng.random(m) < 0.5
+            scores = included * rng.binomial(60, 0.1, m) + factor * noise * rng.normal(size=m)
+            hits += bool(refuted(guess(scores, included, made), least, 0.01))
+        shares.append(hits)
+    assert shares[0] < 20
+    assert 30 <= shares[1] <= 70
+    assert shares[2] > 80

@@ -334,6 +334,10 @@ def _check(optimizer: Any) -> None:
         "training with grad_sample_mode='hooks'",
     )
     require(
+        "AdaClip" not in kinds,
+        f"{type(optimizer).__name__} changes its clipping norm; audit the same training with one",
+    )
+    require(
         "Distributed" not in kinds,
         f"{type(optimizer).__name__} trains in several processes; audit the same training in one",
     )
