@@ -64,7 +64,9 @@ def side_by_side() -> tuple[float, float, int]:
     x = torch.randn(RECORDS, 3, SIDE, SIDE, generator=generator)
     y = torch.randint(CLASSES, (RECORDS,), generator=generator)
     plain, watched = Training(x, y), Training(x, y)
-    monitor = Monitor(watched.model, every=10, checkpoints=CHECKPOINTS, waiting=6, live=False)
+    monitor = Monitor(
+        watched.model, every=10, checkpoints=CHECKPOINTS, waiting=6, wait=600, live=False
+    )
     with monitor:
         for number in range(STEPS // TURN):
             # The order changes, because the second side finds the records in the cache.

@@ -1,16 +1,19 @@
 """Each command against each input that it reads: other content gives another answer, never the old.
 
 The table compares the identities under which answers are kept; the tests below it run commands
-twice with the same ``--out``.
+twice with the same ``--out``. Commands that read finished runs are in ``test_bound_folders.py``.
 """
 
+import pkgutil
 from pathlib import Path
 
 import pytest
 
+from leakgauge.cli import commands
 from leakgauge.runs.room import Room
 from support import bound, command
 from support.bound import INPUTS
+from support.bound_folders import READERS
 
 TABLE = ("people.csv", "--label", "income")
 SECRET = ("--secret", "sex")
@@ -44,6 +47,7 @@ COMMANDS: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
     "timeline of a task": (("audit", *TASK, "--ask", "timeline", "--batch-size", 4), OF_TASK),
     "reconstruction": (("audit", *TABLE, "--ask", "reconstruction", *OWN[2:]),
                        ("table", *OF_CODE[:2])),
+    "demo": (("demo", "--ask", "property", *FAST, *OWN), OF_CODE),
     "guarantee": (("guarantee", *TABLE, "--attribute", "sex", "--mechanism",
                    "bound_parts:mechanism", "--clip", 2, "--noise", 1), ("table", *OF_CODE[:2])),
     "invert a table": (("invert", *TABLE, "--method", "exact", "--method", "bound_parts:Divided",
@@ -65,7 +69,36 @@ COMMANDS: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
     "grid of a table": (("run", "table.yaml"), ("table",)),
     "grid of own code": (("run", "own.yaml"), ("table", *OF_CODE)),
     "grid of weights": (("run", "weights.yaml"), ("weights",)),
+    "grid of two": (("run", "grid.yaml"), ("grid file",)),
 }  # fmt: skip
+
+
+READ_NOTHING = ("schema",)
+"""Commands that read no file."""
+
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "bound-inputs.md"
+
+
+def inputs_of_commands() -> dict[str, list[str]]:
+    """Return what each command reads, by the tables of the tests."""
+    found: dict[str, list[str]] = {}
+    for words, inputs in COMMANDS.values():
+        found.setdefault(str(words[0]), []).extend(inputs)
+    for reader in READERS.values():
+        found.setdefault(reader.words[0], []).extend(reader.reads)
+    return {name: list(dict.fromkeys(inputs)) for name, inputs in sorted(found.items())}
+
+
+def test_the_tables_name_every_command() -> None:
+    known = {one.name for one in pkgutil.iter_modules(commands.__path__)}
+    assert {*inputs_of_commands(), *READ_NOTHING} == known
+
+
+def test_the_page_has_the_tables() -> None:
+    rows = [f"| `{name}` | {', '.join(inputs)} |" for name, inputs in inputs_of_commands().items()]
+    rows += [f"| `{name}` | no file |" for name in READ_NOTHING]
+    text = DOCS.read_text(encoding="utf-8")
+    assert [line for line in text.splitlines() if line.startswith("| `")] == sorted(rows)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 
 from leakgauge.core.checks import InputError
 from leakgauge.models.perceptron import mlp
+from support import command
 from support.command import run
 from support.tables import frame
 
@@ -37,9 +38,16 @@ ASKED = {
     "a long number of ranges": (("--bins", f"age={LONG}"), "expected COL=N"),
     "no range": (("--bins", "age=0"), "--bins"),
     "more rounds than end": (("--rounds", 10**17), "at most 10,000,000"),
+    "more trials than are drawn in seconds": (("--trials", 10**6), "at most 250,000"),
     "a wide layer": (("--hidden", 10**8), "at most 100,000"),
     "steps of a defense": (("--defense", f"perturb:steps={10**17}"), "at most 10,000,000"),
     "many processes": (("--workers", 99_999_999), "at most 1024"),
+    "a memory of 400 digits": (("--max-memory", "9" * 400), "expected a size, for example 4GB"),
+    "a memory in digits of another script": (("--max-memory", "٣GB"), "expected a size"),
+    "one file for two formats": (
+        ("--junit", "x", "--sarif", "./x"),
+        "are both 'x'; name two files",
+    ),
     "one dash": (("-label", "label"), "No such option '-label'; did you mean '--label'?"),
     "a negative count": (("--ask", "membership", "--set", "membership.at_risk=-1"), "0 or more"),
     "layers that are not there": (
@@ -183,6 +191,20 @@ def test_a_loop_of_links_is_refused(tmp_path: Path) -> None:
     (folder / "two.png").symlink_to("one.png")
     (folder / "all.csv").write_text("file,label,sex\none.png,a,f\n")
     assert "are missing" in refused("audit", folder, *BASE, cwd=tmp_path)
+
+
+def test_a_closed_standard_input_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert "standard input is closed" in refused("audit", "-", *BASE, cwd=tmp_path)
+
+
+@pytest.mark.process
+def test_help_comes_where_the_output_is_no_unicode() -> None:
+    """The dots that cut a long word have no place in ASCII."""
+    ended = command.process("audit", "--help", PYTHONIOENCODING="ascii", COLUMNS="80")
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_a_network_larger_than_the_memory_is_refused() -> None:

@@ -66,7 +66,7 @@ def task(model: nn.Module, loss=cross_entropy) -> str:
         (lambda: task(nn.Linear(2, 2)), lambda: task(frozen(nn.Linear(2, 2)))),
         (lambda: task(buffered(0.0)), lambda: task(buffered(1.0))),
         (lambda: task(Own(), smoothed(0.0)), lambda: task(Own(), smoothed(0.1))),
-        (lambda: task(Own()), lambda: task(Own(), nn.CrossEntropyLoss(reduction="sum"))),
+        (lambda: task(Own()), lambda: task(Own(), nn.CrossEntropyLoss(label_smoothing=0.1))),
         (lambda: task(Own(), partial(cross_entropy, label_smoothing=0.1)),
          lambda: task(Own(), partial(cross_entropy, label_smoothing=0.2))),
         (lambda: task(nn.Linear(2, 2).bfloat16()), lambda: task(nn.Linear(2, 2).half())),

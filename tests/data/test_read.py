@@ -13,7 +13,7 @@ import pytest
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
-from leakgauge.data.columns import numbers
+from leakgauge.data.columns import numbers, refuse_infinite
 from leakgauge.data.read import read_noted
 from leakgauge.data.source import frame_source, open_data
 from leakgauge.data.table import Roles, make_table
@@ -79,6 +79,60 @@ def test_text_with_another_separator_inside_is_no_reason() -> None:
     assert separator_of(rows, ",") == ","
     assert separator_of("a|b\n1|2,5\n2|3,5\n", ",") == "|"
     assert separator_of("one column\nof text, once\n", ",") == ","
+
+
+def test_a_single_row_and_blank_lines_count_for_the_separator(tmp_path: Path) -> None:
+    """The only row was taken for one that is cut, and a line of blanks for a row."""
+    path = tmp_path / "p.txt"
+    path.write_text("a,b\tc\n1,2\n")
+    assert read_noted(path).frame.to_dict("list") == {"a": [1], "b\tc": [2]}
+    assert separator_of("a;b;c,d\n1;2;3\n  \n", ",") == ";"
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ("1,2,3\n4\n5,6\n\n  \n7,8,\n7,8,\n", "2 rows have fewer fields than the header (line 3)"),
+        ('1,2,3\n"4,4\n",5\n', "1 row has fewer fields than the header (line 4)"),
+        ("1,2,3\n4,5,\n", ""),
+    ],
+)
+def test_rows_with_fewer_fields_than_the_header_are_told(
+    tmp_path: Path, rows: str, says: str
+) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text(f"a,b,c\n{rows}")
+    notes = "".join(read_noted(path).notes)
+    assert says in notes if says else "fewer" not in notes
+
+
+def test_a_table_whose_rows_lack_its_columns_is_refused(tmp_path: Path) -> None:
+    """A header with tabs in front of rows with commas was read as two columns."""
+    path = tmp_path / "p.txt"
+    path.write_text("a\tb\n1,2,3\n4,5,6\n7,8\n")
+    with pytest.raises(
+        InputError, match="3 rows have fewer fields than the header, of 3; name the"
+    ):
+        read_noted(path)
+
+
+def test_a_number_that_no_float_holds_is_infinite(tmp_path: Path) -> None:
+    """It ended in a traceback."""
+    path = tmp_path / "p.csv"
+    path.write_text("a,b\n" + f"{'9' * 400},1e400\n-{'9' * 400},2\n3,inf\n")
+    read = read_noted(path).frame
+    assert numbers(read["a"]).tolist() == [np.inf, -np.inf, 3]
+    with pytest.raises(InputError, match="'a' is infinite in 2 of 3 rows"):
+        refuse_infinite(read["a"], "'a'")
+
+
+def test_a_column_of_a_workbook_without_a_name_has_that_of_a_csv(tmp_path: Path) -> None:
+    """It was called nan."""
+    twice = PEOPLE.set_axis(["a", None, "c"], axis=1)
+    twice.to_excel(tmp_path / "p.xlsx", index=False)
+    twice.to_csv(tmp_path / "p.csv", index=False)
+    for name in ("p.xlsx", "p.csv"):
+        assert read_noted(tmp_path / name).frame.columns.tolist() == ["a", "Unnamed: 1", "c"]
 
 
 def test_a_separator_and_an_encoding_can_be_named(tmp_path: Path) -> None:

@@ -192,16 +192,29 @@ def test_the_decision_is_that_of_the_gate(audited: Path, tmp_path: Path) -> None
     folder = tmp_path / "run"
     shutil.copytree(audited, folder)
     assert make_card(folder, questions(), Context()).decision.decision == "no rule was given"
-    rule = {"rule": "auroc.high > 0.6", "figures": [{"high": 0.8}], "outcome": "fail"}
-    gate = {"decision": "fail", "rules": [rule], "more": 1}
-    (folder / "gate.json").write_text(json.dumps(gate), encoding="utf-8")
+    assert run("report", folder, "--fail-if", "auroc.low > 0.1").returncode == 3
+    gate = json.loads((folder / "gate.json").read_text(encoding="utf-8"))
     card = make_card(folder, questions(), Context())
     assert card.decision.decision == "fail"
-    assert card.decision.rules[0].figures == [{"high": 0.8}]
+    assert card.decision.rules[0].figures == gate["rules"][0]["figures"]
     assert "gate.json" in card.files
-    (folder / "gate.json").write_text('{"decision": "maybe"}', encoding="utf-8")
-    with pytest.raises(InputError, match=r"gate\.json"):
-        make_card(folder, questions(), Context())
+    passed = {**gate, "decision": "pass"}
+    for forged in ({"decision": "maybe"}, passed, {**gate, "rules": []}, {**gate, "more": 1}):
+        (folder / "gate.json").write_text(json.dumps(forged), encoding="utf-8")
+        with pytest.raises(InputError, match=r"gate\.json"):
+            make_card(folder, questions(), Context())
+
+
+def test_a_page_of_other_figures_is_refused(audited: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(audited, folder)
+    page = folder / "report.html"
+    page.write_text(page.read_text(encoding="utf-8").replace("0", "1", 1), encoding="utf-8")
+    ended = run("card", folder)
+    assert ended.returncode == 2
+    assert f"leakgauge report {folder} writes it anew" in ended.stderr
+    assert run("report", folder).returncode == 0
+    assert run("card", folder).returncode == 0
 
 
 # --- refusals -------------------------------------------------------------------------------------

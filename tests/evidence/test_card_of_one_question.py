@@ -92,6 +92,7 @@ def test_what_the_data_do_not_allow_is_out_of_scope(table: Path, tmp_path: Path)
     card_of(folder, *words)
     values = read_yaml(folder / "run.yaml")
     write_yaml(folder / "run.yaml", {**values, "notes": ["`user`: name users with --group"]})
+    run("report", folder)
     run("card", folder)
     found = json.loads((folder / "audit-card.json").read_text(encoding="utf-8"))
     (user,) = [one for one in found["coverage"] if one["ask"] == "user"]

@@ -9,14 +9,19 @@ import pytest
 from leakgauge.data import Source
 from leakgauge.data.source import open_data
 from leakgauge.inference.question import QUESTION
+from leakgauge.inference.report.sentences import one_training
+from leakgauge.inference.report.titles import adversary_tests
+from leakgauge.inference.report.verdict import verdict, verdicts
 from leakgauge.inference.run.over_seeds import BY_SEED, combined
 from leakgauge.inference.spec import InferenceSpec
+from leakgauge.report.levels import LEAKS
 from leakgauge.results.measurements import (
     ACCUMULATED,
     CHOSEN,
     HEADLINE,
     Estimate,
     Measurement,
+    Run,
 )
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.question import Silent
@@ -99,6 +104,51 @@ def test_each_value_of_the_headline_has_a_mean_over_all_seeds() -> None:
     assert (one.adversary, one.estimate.value) == ("forest", pytest.approx(0.7))
 
 
+@pytest.mark.parametrize(
+    ("seeds", "values", "reach", "headline"),
+    [
+        (2, (0.921, 0.999), 0.01, "Two seeds cannot decide"),
+        (3, (0.80, 0.99, 0.55), 0.04, "3 seeds cannot decide"),
+        (2, (0.52, 0.60), 0.2, "Inconclusive"),  # the trials do not decide either
+        (2, (0.80, 0.81), 0.01, "Clear leakage"),
+    ],
+)
+def test_few_seeds_say_that_they_cannot_decide(seeds, values, reach, headline) -> None:
+    each = [figure(seed, values[seed], reach, round=HEADLINE) for seed in range(seeds)]
+    each += [figure(seed, values[seed], reach, round=CHOSEN) for seed in range(seeds)]
+    (test,) = adversary_tests(combined(each))
+    run = Run("audit", {"seeds": seeds, "batch_size": 16, "rounds": 1}, {})
+    found = verdict(run, test)
+    assert (found.headline, found.level in LEAKS) == (headline, "leakage" in headline)
+    if "cannot" in headline:
+        # of independent means: half-widths in quadrature, by hand
+        mean, half = sum(values) / seeds, reach / seeds**0.5
+        own = f"interval {mean - half:.3f} to {min(1, mean + half):.3f}, from the trials"
+        assert own in found.text
+        assert f"allow {found.auroc.low:.3f} to 1.000. Use --seeds" in found.text
+
+
 def test_one_seed_is_left_as_it_is() -> None:
     single = [figure(3, 0.6), figure(3, 0.7, round=HEADLINE)]
     assert combined(single) == single
+
+
+@pytest.mark.parametrize(
+    ("seeds", "values", "says"),
+    [
+        (1, {"property": 0.74, "attribute": 0.999}, "AUROC of property inference may differ by"),
+        (1, {"property": 0.74, "attribute": 0.8}, "AUROC of property and attribute inference may"),
+        (1, {"property": 0.999}, "One training: others may differ; --seeds 5 measures it."),
+        (2, {"property": 0.74}, ""),
+        (1, {}, ""),
+    ],
+)
+def test_one_training_says_that_others_differ(seeds, values, says) -> None:
+    run = Run("audit", {"seeds": seeds, "batch_size": 16, "rounds": 1}, {})
+    each = [
+        figure(0, value, 0.0005, game=game, round=when)
+        for game, value in values.items()
+        for when in (CHOSEN, HEADLINE)
+    ]
+    found = one_training(run, verdicts(run, each))
+    assert says in found if says else found == ""

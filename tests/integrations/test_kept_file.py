@@ -103,5 +103,18 @@ def test_an_update_that_is_kept_twice_is_refused(folder: Path, tmp_path: Path) -
             to = here / path.relative_to(folder).with_name(name)
             to.parent.mkdir(parents=True, exist_ok=True)
             to.write_bytes(path.read_bytes())
-    with pytest.raises(InputError, match="keeps round 1, client 0 twice, as '0' and '1'"):
+    with pytest.raises(
+        InputError,
+        match=r"client 0 is kept twice, as '.*0\.safetensors' and '.*1\.safeten",
+    ):
         read_kept(here)
+
+
+def test_more_local_steps_than_a_client_can_do_are_refused(folder: Path, tmp_path: Path) -> None:
+    """``examples`` of 7 * 10**12 asked for a list of as many rates."""
+    (one,) = changed(folder, "examples", 7 * 10**12)().updates
+    model = torch.nn.Module()
+    model.weight = torch.nn.Parameter(torch.ones(2))
+    training = LocalTraining(lr=0.1, epochs=1, batch_size=5)
+    with pytest.raises(InputError, match="1,400,000,000,000 local steps of a client; expected at"):
+        one.update(model, training)

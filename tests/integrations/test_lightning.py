@@ -130,3 +130,16 @@ def test_an_error_in_fit_leaves_no_hook(tmp_path: Path) -> None:
     assert not monitor.is_open
     assert not any(len(one._forward_hooks) for one in module.modules())
     assert [one["step"] for one in monitor.records] == [0, 2, 4]
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true"])
+def test_mixed_precision_is_measured_near_single_precision(tmp_path: Path, precision: str) -> None:
+    found = []
+    for own in ("32-true", precision):
+        torch.manual_seed(0)
+        module = Module()
+        monitor = Monitor(module, every=1, checkpoints=0)
+        trainer(tmp_path, LightningMonitor(monitor), precision=own).fit(module, loader())
+        assert not monitor.notes
+        found.append(monitor.records[0]["cheap"])
+    assert found[1] == pytest.approx(found[0], abs=0.0625)

@@ -77,4 +77,4 @@ def test_mlflow_has_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def _quick(model: torch.nn.Module, **given: Any) -> Monitor:
-    return Monitor(model, checkpoints=[110], gather=1, settings=QUICK, **given)
+    return Monitor(model, checkpoints=[110], gather=1, settings=QUICK, wait=120, **given)

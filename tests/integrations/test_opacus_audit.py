@@ -180,8 +180,8 @@ def test_under_reporting_is_flagged(cause: str) -> None:
         train(model, optimizer, loader, steps)
     found = audit.result(delta=1e-5, claim=claim)
     assert found.p_value is not None
-    assert found.p_value < 0.001
-    assert found.flagged
+    assert found.p_value < 0.01
+    assert found.refuted_by
     assert found.bounds[1].low > found.claim.epsilon
 
 
@@ -289,11 +289,16 @@ def test_optimizers_without_gradients_of_single_records_are_refused() -> None:
     optimizer.max_grad_norm = [1.0, 1.0]
     with pytest.raises(InputError, match="clips by layer"):
         Audit(engine, optimizer, loader)
-    from opacus.optimizers import DistributedDPOptimizer, DPOptimizerFastGradientClipping
+    from opacus.optimizers import (
+        AdaClipDPOptimizer,
+        DistributedDPOptimizer,
+        DPOptimizerFastGradientClipping,
+    )
 
     for one, message in (
         (DPOptimizerFastGradientClipping, "keeps no gradients of single records"),
         (DistributedDPOptimizer, "trains in several processes"),
+        (AdaClipDPOptimizer, "changes its clipping norm"),
     ):
         made = one.__new__(one)
         made.max_grad_norm = 1.0

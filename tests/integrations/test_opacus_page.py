@@ -17,8 +17,14 @@ def test_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
         exec(compile(one, "opacus.md", "exec"), session)
     assert not session["result"].flagged
     assert session["many"].flagged
+    assert session["result"].verdict.startswith("Training does what it says, as far as 1")
     assert session["claim"].epsilon == pytest.approx(1.2, abs=0.02)
     shown = capsys.readouterr().out
-    for name in ("claimed by the accountant", "one run (Steinke et al. 2023)", "160 runs"):
+    for name in (
+        "claimed by the accountant",
+        "one run (Steinke et al. 2023)",
+        "160 runs",
+        "2.weight",
+    ):
         assert name in shown
     assert "REFUTED by 160 runs" in shown

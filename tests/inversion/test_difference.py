@@ -151,7 +151,9 @@ def test_layers_that_are_not_compared_do_not_move() -> None:
     assert (found - exact).norm() < 1e-5 * exact.norm()
 
 
-def test_a_model_that_does_not_repeat_itself_is_refused() -> None:
+@pytest.mark.parametrize("bent", [1, 2])
+def test_a_model_that_does_not_repeat_itself_is_refused(bent: int) -> None:
+    """Its first or its second run alone has a ReLU."""
     calls = count(1)  # outside of the model, whose attributes each pass restores
 
     class Moody(nn.Module):
@@ -160,7 +162,7 @@ def test_a_model_that_does_not_repeat_itself_is_refused() -> None:
             self.inner = nn.Linear(48, 10)
 
         def forward(self, x: Tensor) -> Tensor:
-            return F.relu(self.inner(x)) if next(calls) == 2 else self.inner(x)
+            return F.relu(self.inner(x)) if next(calls) == bent else self.inner(x)
 
     task = Task(initialise(Moody(), generator=drawn()), F.cross_entropy)
     x, y = torch.ones(1, 2, 48, requires_grad=True), torch.tensor([[0, 1]])

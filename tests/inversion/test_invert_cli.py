@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -375,3 +376,16 @@ def test_a_row_of_adult_is_read_off_with_every_column_right(data_folder: Path, g
     assert set(found["columns"].values()) == {1.0}
     assert math.isclose(found["per_image"][0]["columns"], 1.0)
     assert np.mean([v for k, v in found["chance"].items() if k.startswith("columns:")]) < 0.9
+
+
+def test_the_verdict_says_how_sure_counted_labels_are(go: Go, table: Path, tmp_path: Path) -> None:
+    words = ("--batch-size", 3, "--images", 6, "--method", "leakgauge", "--iterations", 2)
+    said = "Labels were counted from the gradient: the counts lie up to"
+    code, out, err = go(*words, "--labels", "inferred", "--out", tmp_path / "counted", on=table)
+    assert code == 0, err
+    assert said in out
+    found = [one for one in read_measurements(tmp_path / "counted") if "residual" in one.metric]
+    (shown,) = re.findall(said + r" ([0-9.]+) records", out)
+    assert float(shown) == pytest.approx(found[0].estimate.value, abs=5e-4)
+    assert found[0].estimate.n == 2
+    assert said not in go(*words, "--labels", "known", on=table)[1]

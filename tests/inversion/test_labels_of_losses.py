@@ -91,6 +91,7 @@ def test_counts_are_exact_where_the_records_are_known(name, classes, size, bias,
         return  # the losses cancel, so the gradient shows nothing
     found = infer_labels(task, params_of(task.model), sent, size, method="counts", like=x[None])
     assert found.labels[0].tolist() == sorted(y.tolist())
+    assert float(found.residual) < 1e-5
 
 
 @settings(max_examples=60, deadline=None)

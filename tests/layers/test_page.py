@@ -10,7 +10,7 @@ from leakgauge.layers.spec import LayersSpec
 from leakgauge.runs.audit import describe, prepare_all, run_audit
 from leakgauge.runs.page import write_page
 from leakgauge.runs.question import Silent
-from support.pages import HOSTILE, SCREENS, drawn, opened
+from support.pages import HOSTILE, SCREENS, drawn, opened, unfolded
 from support.planted import odd
 
 
@@ -34,7 +34,7 @@ def test_the_page_fits_its_screens_and_draws_its_charts(browser, page: Path) -> 
 
 def test_the_page_says_what_was_found(browser, page: Path) -> None:
     shown, trouble = opened(browser, page, "light", 1280)
-    text = shown.locator("#layers").inner_text()
+    text = unfolded(shown).locator("#layers").inner_text()
     for heading in (
         "Verdict",
         "Advice",

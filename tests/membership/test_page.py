@@ -13,7 +13,7 @@ from leakgauge.membership.spec import MembershipSpec
 from leakgauge.runs.audit import describe, prepare_all, run_audit
 from leakgauge.runs.page import write_page
 from leakgauge.runs.question import Silent
-from support.pages import HOSTILE, SCREENS, drawn, opened
+from support.pages import HOSTILE, SCREENS, drawn, opened, unfolded
 from support.worlds import network, noise
 
 DEFENSES = ("none", "prune:rate=0.9")
@@ -43,7 +43,7 @@ def test_the_page_fits_its_screens_and_draws_its_charts(browser, page: Path) -> 
 
 def test_the_page_says_what_was_found(browser, page: Path) -> None:
     shown, trouble = opened(browser, page, "light", 1280)
-    text = shown.locator("#membership").inner_text()
+    text = unfolded(shown).locator("#membership").inner_text()
     for heading in (
         "Verdict",
         "Defenses",

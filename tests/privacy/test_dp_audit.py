@@ -114,7 +114,10 @@ def test_the_table_json_and_verdict_of_an_audit() -> None:
     assert not silent.flagged
     assert "This proves no guarantee" in silent.verdict
     assert silent.smallest_seen is not None
-    assert f"below about {silent.smallest_seen:.3g}" in silent.verdict
+    assert f"below about {silent.smallest_seen:.3g}; with sampling, also larger" in silent.verdict
+    assert "Without sampling, one run would have missed" in silent.verdict
+    assert silent.conformance is None
+    assert not silent.deviates
     assert loud.flagged
     assert loud.verdict.startswith("REFUTED by one run (p = ")
     lines = str(loud).splitlines()

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from leakgauge.report.page import link_of
+from leakgauge.report.page import title_of
 from leakgauge.report.section import Row, Section
 
 
@@ -11,9 +11,9 @@ def section(name: str, secret: str = "") -> Section:
     return Section(name, name, Markup(""), [row])
 
 
-def test_links_tell_the_sections_of_one_question_apart() -> None:
+def test_titles_tell_the_sections_of_one_question_apart() -> None:
     several = [section("inference", "sex"), section("inference-2", "race"), section("guarantee")]
-    assert [link_of(one, several) for one in several] == [
-        "Inference: sex", "Inference: race", "Guarantee",
+    assert [title_of(one, several) for one in several] == [
+        "inference sex", "inference-2 race", "guarantee",
     ]  # fmt: skip
-    assert link_of(several[0], several[:1]) == "Inference"
+    assert title_of(several[0], several[:1]) == "inference"

@@ -1,6 +1,7 @@
 """A metric's bounds, and the tables of the questions."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from leakgauge.guarantee.metrics import METRICS as GUARANTEE
 from leakgauge.inference.metrics import METRICS as INFERENCE
 from leakgauge.inversion.metrics.table import METRICS as INVERSION
 from leakgauge.results import roc, scores
-from leakgauge.results.metrics import Metric, metric_named, titles
+from leakgauge.results.measurements import MOST, CellContext, Estimate
+from leakgauge.results.metrics import Metric, metric_named, over_seeds, titles
 
 
 @pytest.mark.parametrize(
@@ -64,3 +66,15 @@ def test_a_single_column_is_bounded_as_all_columns_are() -> None:
 def test_the_loss_has_no_column() -> None:
     assert titles(INVERSION)["psnr"] == "PSNR, dB"
     assert set(INVERSION) - set(titles(INVERSION)) == {"loss"}
+
+
+def test_a_mean_over_seeds_stays_below_what_its_definition_allows() -> None:
+    cell = CellContext(question="timeline", dataset="", seed=0)
+    each = [
+        cell.measurement("information", Estimate(value, 3.0, 4.0, 9), theory={MOST: 4.0})
+        for value in (3.2, 4.0)
+    ]
+    unbounded = Metric(title="a", low=-math.inf, high=math.inf)
+    assert over_seeds(each, unbounded).high == 4.0
+    free = [replace(one, theory={}) for one in each]
+    assert over_seeds(free, unbounded).high > 5

@@ -34,7 +34,8 @@ def table(folder: Path, records: int) -> Path:
 
 
 def prepared(path: Path, word: str, **options: object) -> AuditQuestion:
-    options = {"data": str(path), "label": "label", "secret": "sex", **options}
+    secret = {} if word in ("timeline", "user") else {"secret": "sex"}
+    options = {"data": str(path), "label": "label", **secret, **options}
     asked = asked_of(AuditRequest(asks=[word], options=options), questions())
     ((_, one),) = prepare_all(asked).items()
     return one
@@ -67,6 +68,45 @@ def test_the_default_batch_fits_a_small_table_and_a_note_says_so(
         prepared(path, word, batch_size=default + 1)
 
 
+@pytest.mark.parametrize(("records", "size"), [(60, 1), (700, 14), (990, 19), (1010, 20)])
+def test_the_default_batch_of_a_timeline_fits(tmp_path: Path, records: int, size: int) -> None:
+    """40 times the batch must be there to train on, which is four fifths of the records."""
+    path = table(tmp_path, records)
+    one = prepared(path, "timeline")
+    assert batch_of(one) == size
+    notes = [note for note in one.prepared.run.notes if "default batch of 20" in note]
+    assert len(notes) == (size < 20)
+    assert all(f"batches of {size} are used" in note for note in notes)
+    assert batch_of(prepared(path, "timeline", batch_size=1)) == 1
+    with pytest.raises(InputError, match="batches of 30 need 1200 and 10"):
+        prepared(path, "timeline", batch_size=30)
+
+
+def test_too_few_records_for_any_timeline_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="bring more records"):
+        prepared(table(tmp_path, 40), "timeline")
+
+
+def of_users(folder: Path, users: int, each: int) -> Path:
+    path = table(folder, users * each)
+    frame = pd.read_csv(path).assign(who=np.arange(users * each) // each)
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(("each", "size"), [(2, 1), (6, 3), (15, 7), (16, 8)])
+def test_the_default_batch_of_users_fits(tmp_path: Path, each: int, size: int) -> None:
+    """A user needs two disjoint batches."""
+    path = of_users(tmp_path, 120, each)
+    one = prepared(path, "user", group="who")
+    assert batch_of(one) == size
+    notes = [note for note in one.prepared.run.notes if "default batch of 8" in note]
+    assert len(notes) == (size < 8)
+    assert all(f"batches of {size} are used" in note for note in notes)
+    with pytest.raises(InputError, match="lower --batch-size"):
+        prepared(path, "user", group="who", batch_size=size + 1)
+
+
 def test_seeds_have_one_batch_size(tmp_path: Path) -> None:
     one = prepared(table(tmp_path, 301), "property", seeds=3)
     assert len({stage.batch_size for stage in one.prepared.stages}) == 1
@@ -87,5 +127,5 @@ def test_all_asks_what_a_small_table_allows(tmp_path: Path, records: int) -> Non
     request = AuditRequest(asks=[ALL], options=options)
     first = next(iter(asked_of(AuditRequest(options=options), questions()).values()))
     _, ready, reasons = all_allowed(request, questions(), source_of(first[1]))
-    assert "layers" in ready
+    assert {"layers", "timeline"} <= set(ready)
     assert not [why for why in reasons.values() if "lower --batch-size" in why]

@@ -122,7 +122,7 @@ class Captured(BaseException):
 
 
 @contextmanager
-def _stopped(patch: pytest.MonkeyPatch) -> Iterator[None]:
+def stopped(patch: pytest.MonkeyPatch) -> Iterator[None]:
     def audited(path: Path, description: audit.Description, *given: object, **more: object) -> None:
         raise Captured(dict(description.identities))
 
@@ -139,7 +139,7 @@ def _stopped(patch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def identity(folder: Path, patch: pytest.MonkeyPatch, *words: object) -> object:
     """Return the identities of the answers of a command, which is stopped before it measures."""
-    with _stopped(patch):
+    with stopped(patch):
         try:
             ended = command.run(*words, cwd=folder)
         except Captured as captured:
@@ -238,11 +238,12 @@ INPUTS = {
     "non-members": Change("out.txt", text("100\n", "398\n")),
     "members' arrays": Change("in.npz", arrays),
     "kept update": Change("kept", federation),
+    "grid file": Change("grid.yaml", text("120", "130")),
 }
 
 
 def write_inputs(folder: Path) -> None:
-    """Write every input of ``INPUTS``, and the files of three grids."""
+    """Write every input of ``INPUTS``, and the files of four grids."""
     rng = np.random.default_rng(0)
     sex = rng.choice(["f", "m"], ROWS)
     people = {"income": rng.choice(["high", "low"], ROWS), "sex": sex, "user": np.arange(ROWS) // 8}
@@ -275,6 +276,7 @@ def write_inputs(folder: Path) -> None:
     roles = {"label": "income", "secret": "sex", "shadow": 100, "batch_size": 4}
     own = {"adversary": "bound_parts:Small", "defense": "bound_parts:defense"}
     for name, cell in {
+        "grid": {"data": "people.csv", **common, **roles},
         "table": {"data": "people.csv", **common, **roles},
         "own": {"data": "people.csv", **common, **roles, **own},
     }.items():  # fmt: skip

@@ -43,6 +43,9 @@ def keep_federation(
     *,
     config: dict[str, float],
     claimed: Sequence[tuple[Tensor, Tensor]] | None = None,
+    names: Sequence[str] = (),
+    run: str = "",
+    into: str = "kept",
 ) -> str:
     """Run a federation, keep its updates in ``kept``, and write the auditor's module.
 
@@ -55,6 +58,9 @@ def keep_federation(
         secrets: secrets of all records by name, those of clients first.
         config: numbers that the server sends to clients.
         claimed: records that the auditor attributes to the clients, by default theirs.
+        names: names of the clients, by default their positions.
+        run: identity of the run.
+        into: folder of the updates in ``folder``.
 
     Returns:
         Name of the module in ``folder``.
@@ -62,13 +68,16 @@ def keep_federation(
     torch.manual_seed(0)
     task = Task(eval(f"nn.Sequential({layers})", {"nn": nn}))
     people = [Participant(Dataset(*one)) for one in clients]
-    keeper = Keeper(folder / "kept")
+    keeper = Keeper(folder / into)
     for one_round in federation(task, State.of(task.model), people, protocol, seed=0):
         for who in one_round.sent:
             count = len(clients[who][0])
             received, sent = one_round.received[who], one_round.uploaded(who)
+            name = names[who] if names else str(who)
             keeper.keep(
-                Exchange(one_round.number, str(who), received, sent, examples=count, config=config)
+                Exchange(
+                    one_round.number, name, received, sent, examples=count, config=config, run=run
+                )
             )
     said = claimed or clients
     x = torch.cat([*(one for one, _ in said), public[0]])

@@ -24,9 +24,16 @@ def opened(browser: Browser, path: Path, scheme: Any, width: int) -> tuple[Page,
     return page, trouble
 
 
+def unfolded(page: Page) -> Page:
+    """Open all details of a page, as a reader who wants to see everything."""
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    return page
+
+
 def without_a_number(browser: Browser, path: Path, width: int) -> list[str]:
     """Return the tables whose first number lies outside of the screen."""
     page, _ = opened(browser, path, "light", width)
+    unfolded(page)
     found = page.evaluate(
         """() => [...document.querySelectorAll(".scroll")].filter(box => {
             const cells = [...box.querySelectorAll("tbody tr")].map(row => row.querySelector("td"));
@@ -50,6 +57,8 @@ def drawn(browser: Browser, path: Path, *shown: tuple[Any, int]) -> int:
     for scheme, width in shown:
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        unfolded(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     charts = page.locator("figure svg").count()
     page.close()

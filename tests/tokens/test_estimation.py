@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError
+from leakgauge.results.measurements import HEADLINE, CellContext, Estimate
 from leakgauge.tokens.estimation import (
     Information,
     estimate_information,
@@ -19,6 +20,8 @@ from leakgauge.tokens.estimation import (
 from leakgauge.tokens.estimators import estimator
 from leakgauge.tokens.fitting import Scaler, TokenCritic, fit, own_randomness
 from leakgauge.tokens.networks import Autoencoder, Critic, FlatToken, GradientTransformer, encoder
+from leakgauge.tokens.run.measuring import CheckpointFigure
+from leakgauge.tokens.run.summarising import summarised
 from leakgauge.tokens.settings import CriticSettings
 from leakgauge.tokens.sources import (
     FixedPairs,
@@ -28,6 +31,7 @@ from leakgauge.tokens.sources import (
     PooledPairs,
     split_pairs,
 )
+from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import CRITICS, ESTIMATORS, TOKENS
 from support.gaussians import gaussians
 
@@ -87,6 +91,24 @@ def test_independent_data_give_0_and_planted_data_much(by: str, leak: float) -> 
         assert found.critic_gap.low > 0.5
         assert found.matched.low > found.mismatched.high
         assert found.iterations > 0
+
+
+def test_an_interval_ends_at_the_largest_value_of_the_estimator(monkeypatch) -> None:
+    """InfoNCE over groups of k cannot exceed log k, however the groups spread."""
+    spread = Estimate(1.3, 1.2, 1.6, 9)
+    monkeypatch.setattr("leakgauge.tokens.estimation.jackknife", lambda parts, measure: spread)
+    found = estimate_information(pools(1.0), replace(QUICK, group=4), seed=0)
+    assert (found.bound.low, found.bound.value, found.bound.high) == (1.2, 1.3, math.log(4))
+    spec = TimelineSpec(task="mine:build", token=("flat",), estimator=("infonce",))
+    cell = CellContext(question="timeline", dataset="", seed=0)
+    name = "information: flat, infonce"
+    figures = {
+        step: [CheckpointFigure(name, spread, adversary="flat, infonce", most=1.65)]
+        for step in (0, 1, 2)
+    }
+    (peak,) = (one for one in summarised(spec, cell, figures) if one.round == HEADLINE)
+    assert peak.estimate.low < spread.low
+    assert peak.estimate.high == 1.65
 
 
 def test_the_critic_of_the_placebo_learns_from_the_placebo() -> None:

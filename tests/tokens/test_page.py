@@ -12,7 +12,7 @@ from leakgauge.runs.question import Silent
 from leakgauge.tokens.question import QUESTION
 from leakgauge.tokens.spec import TimelineSpec
 from support.linear import telling
-from support.pages import HOSTILE, SCREENS, drawn, opened
+from support.pages import HOSTILE, SCREENS, drawn, opened, unfolded
 from support.planted import source_of
 
 
@@ -39,7 +39,7 @@ def test_the_page_fits_its_screens_and_draws_its_charts(browser, page: Path) -> 
 
 def test_the_page_says_what_was_found(browser, page: Path) -> None:
     shown, trouble = opened(browser, page, "light", 1280)
-    text = shown.locator("#timeline").inner_text()
+    text = unfolded(shown).locator("#timeline").inner_text()
     for words in (
         "Verdict",
         "Curves over the training",

@@ -91,3 +91,23 @@ def test_records_of_another_type_than_the_model_are_refused() -> None:
             batch_size=2,
             rng=np.random.default_rng(0),
         )
+
+
+@pytest.mark.parametrize("how", ["in place", "other data"])
+def test_outputs_of_a_model_that_writes_its_weights_are_refused(how: str) -> None:
+    """Each chunk would run on other weights."""
+
+    class Shrinking(torch.nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                if how == "in place":
+                    self.weight.mul_(0.5)
+                else:
+                    self.weight.data = self.weight.data * 0.5
+            return super().forward(x)
+
+    task = Task(Shrinking(3, 2))
+    before = task.model.weight.detach().clone()
+    with pytest.raises(InputError, match="writes its parameter 'weight'"):
+        outputs_of(task, {}, Dataset(torch.randn(6, 3), torch.zeros(6)), chunk=2)
+    assert torch.equal(task.model.weight, before)

@@ -1,5 +1,6 @@
 """The program: finds the commands, runs one, and turns refusals into one line."""
 
+import io
 import os
 import pkgutil
 import re
@@ -70,6 +71,9 @@ def main() -> None:
     """Run a command; a refusal is one line on stderr and exit code 2."""
     from leakgauge.cli.stopping import INTERRUPTED
 
+    for stream in (sys.stdout, sys.stderr):  # of a terminal or a file that is not Unicode
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         if sys.argv[1:] != ["--version"]:
             load_commands()

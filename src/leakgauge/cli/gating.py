@@ -163,6 +163,8 @@ def _read(fail_if: Sequence[str] | None, junit: Path | None, sarif: Path | None)
     for name, path in (("--junit", junit), ("--sarif", sarif)):
         wrong = path is not None and path.is_dir()
         require(not wrong, f"{name} is {str(path)!r}, a folder; name a file to write")
+    same = junit is not None and sarif is not None and junit.resolve() == sarif.resolve()
+    require(not same, f"--junit and --sarif are both {str(junit)!r}; name two files")
     rules = [parse_rule(text) for text in fail_if or ()]
     texts = [rule.text for rule in rules]
     require(len(set(texts)) == len(texts), "--fail-if has one rule twice; leave one out")

@@ -144,7 +144,7 @@ def _print_answer(
     sections: "Sequence[Section]", report: Path, seconds: float, *, verbose: bool
 ) -> None:
     """Print one line for each test, the worst first, one sentence, and the path of the report."""
-    from leakgauge.report.page import strongest
+    from leakgauge.report.page import caveats_of, strongest
     from leakgauge.report.wording import quoted
 
     console = wide_console()
@@ -154,6 +154,8 @@ def _print_answer(
     worst = strongest(sections)
     if worst is not None:
         console.print(Text("\n" + quoted(worst.text)), soft_wrap=True)
+    for caveat in caveats_of(sections):
+        console.print(Text(caveat), soft_wrap=True)
     console.print(Text(f"report: {report}  ({seconds:.0f} s)"), soft_wrap=True)
 
 

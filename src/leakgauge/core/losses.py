@@ -4,13 +4,15 @@ A ``Task`` also takes any other function. ``LOSSES`` holds the named ones.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
 from torch.nn import functional
+from torch.utils._pytree import tree_leaves
 
 from leakgauge.core.checks import InputError, require
 
@@ -207,6 +209,46 @@ def without_broadcast(outputs: Tensor, targets: Tensor) -> Iterator[None]:
                 f"targets {list(targets.shape)}; make their shapes equal, or name the loss, as in "
                 "Task(model, 'mse')"
             ) from warning
+
+
+def refuse_own_leaves(loss: Tensor, outputs: Any, leaves: Iterable[Tensor] = ()) -> None:
+    """Refuse a loss that reads trainable tensors itself, as a penalty on the model's weights does.
+
+    Such a loss holds the weights of the caller's module. Gradients are taken in other tensors, so
+    they would lack the penalty.
+
+    Args:
+        loss: the loss of outputs, with its graph.
+        outputs: outputs of the model, with theirs: tensors, also in lists and mappings.
+        leaves: trainable tensors that the gradient is taken in.
+
+    Raises:
+        InputError: the loss depends on another trainable tensor by a way around the outputs.
+
+    >>> weight, outputs = torch.ones(3, requires_grad=True), torch.zeros(2, requires_grad=True)
+    >>> refuse_own_leaves(outputs.sum(), outputs)
+    >>> refuse_own_leaves(outputs.sum() + weight.square().sum(), outputs)
+    Traceback (most recent call last):
+    leakgauge.core.checks.InputError: the loss reads a trainable tensor [3] itself, as a penalty \
+on weights does, so its gradient cannot be taken at other weights; leave the penalty to the \
+optimizer (weight decay), or detach the tensor
+    """
+    ends = [one for one in tree_leaves(outputs) if isinstance(one, Tensor)]
+    known = {id(one) for one in (*ends, *leaves)}
+    seen = {one.grad_fn for one in ends}
+    left = [loss.grad_fn]
+    while left:
+        node = left.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            variable = getattr(node, "variable", None)
+            require(
+                variable is None or id(variable) in known,
+                f"the loss reads a trainable tensor {list(getattr(variable, 'shape', ()))} itself, "
+                "as a penalty on weights does, so its gradient cannot be taken at other weights; "
+                "leave the penalty to the optimizer (weight decay), or detach the tensor",
+            )
+            left.extend(one for one, _ in node.next_functions)
 
 
 def _like(outputs: Tensor, targets: Tensor, name: str) -> Tensor:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from leakgauge.core.checks import InputError, require
+from leakgauge.core.checks import LARGEST, InputError, require
+from leakgauge.core.numbers import is_number
 
 VARIABLE = "LEAKGAUGE_MAX_MEMORY"
 """The environment variable that holds the bound; worker processes read it as well."""
@@ -31,23 +32,23 @@ def read_size(text: str) -> int:
     >>> read_size("4GB"), read_size("500 MB"), read_size("1.5G")
     (4000000000, 500000000, 1500000000)
     """
-    found = re.fullmatch(r"([\d.]+)\s*([KMGT]?)B?", text.strip(), re.IGNORECASE)
-    try:
-        size = round(float(found[1]) * UNITS[found[2].upper()]) if found else 0
-    except ValueError:
-        size = 0
-    require(size > 0, f"{OPTION} is {text!r}; expected a size, for example 4GB or 500MB")
+    found = re.fullmatch(r"([0-9.]+)\s*([KMGT]?)B?", text.strip(), re.IGNORECASE)
+    sound = found is not None and is_number(found[1], float)
+    size = round(float(found[1]) * UNITS[found[2].upper()]) if found and sound else 0
+    require(
+        0 < size < LARGEST, f"{OPTION} is {text[:40]!r}; expected a size, for example 4GB or 500MB"
+    )
     return size
 
 
 def in_words(size: float) -> str:
     """Return a size in words.
 
-    >>> in_words(2.96e9), in_words(4e5)
-    ('3 GB', '0.4 MB')
+    >>> in_words(2.96e9), in_words(8.7e8), in_words(4e5)
+    ('3 GB', '870 MB', '0.4 MB')
     """
     unit = "GB" if size >= 10**9 else "MB"
-    return f"{size / UNITS[unit[0]]:.2g} {unit}"
+    return f"{float(f'{size / UNITS[unit[0]]:.2g}'):g} {unit}"
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import require
-from leakgauge.core.losses import REFUSALS, record_losses
+from leakgauge.core.losses import REFUSALS, record_losses, refuse_own_leaves
 from leakgauge.core.precision import relative_tolerance
 
 MeanLoss = Callable[[Tensor, Tensor], Tensor]
@@ -148,6 +148,28 @@ def _close(found: Tensor, expected: Tensor, outputs: Tensor) -> bool:
 
 def _relative(outputs: Tensor) -> float:
     return relative_tolerance(outputs.dtype, RELATIVE)
+
+
+def refuse_penalty(loss: MeanLoss, outputs: Tensor, targets: Tensor) -> None:
+    """Refuse a loss that reads trainable tensors itself, by ``refuse_own_leaves``.
+
+    Args:
+        loss: loss of the task.
+        outputs: outputs of the model ``[B, ...]``.
+        targets: their targets ``[B, ...]``.
+
+    Raises:
+        InputError: it does.
+    """
+    with torch.enable_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        leaf = outputs.detach().requires_grad_()
+        try:
+            found = loss(leaf.clone(), targets)  # a loss may write its outputs
+        except REFUSALS:  # What does not fit is refused where it is used.
+            return
+    if isinstance(found, Tensor):
+        refuse_own_leaves(found, leaf)
 
 
 def refuse_summed(loss: MeanLoss, outputs: Tensor, targets: Tensor) -> None:

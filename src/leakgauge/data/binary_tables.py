@@ -65,6 +65,8 @@ def read_excel(content: bytes, how: TextFormat) -> Parsed:
         )
     require(not cells.empty, f"the sheet {sheet!r} is empty")
     header, rows = cells.iloc[0], cells.iloc[1:]
+    nameless = header.isna()
+    header = header.mask(nameless, [f"Unnamed: {at}" for at in range(len(header))])  # as of a CSV
     again = (rows == header).all(axis=1) & all(isinstance(one, str) for one in header)
     notes = [f"row {at + 1} repeats the header; left out" for at in rows.index[again]]
     if how.sheet is None and len(names) > 1:

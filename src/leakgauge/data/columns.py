@@ -50,8 +50,17 @@ def kind_of(column: "pd.Series[Any]") -> ColumnKind:
 
 
 def numbers(column: "pd.Series[Any]") -> Floats:
-    """Return the values ``[n]`` of a column of numbers, with NaN for missing ones."""
-    return read_values(column).to_numpy(dtype="float64", na_value=np.nan)
+    """Return the values ``[n]`` of a column of numbers, with NaN for missing ones.
+
+    Whole numbers of more than 308 digits are infinite, as they are where a text writes ``1e400``.
+    """
+    values = read_values(column)
+    try:
+        return values.to_numpy(dtype="float64", na_value=np.nan)
+    except OverflowError:
+        most = int(np.finfo(np.float64).max)
+        held = [np.inf if one > most else -np.inf if one < -most else one for one in values]
+        return np.array(held, dtype=np.float64)
 
 
 def categories(column: "pd.Series[Any]") -> "pd.Categorical[Any]":

@@ -1,5 +1,6 @@
 """Decode rebuilt rows to the original columns of a table, and count the right values."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,29 @@ def column_hits(
             same = ours == true
         hits[column.name] = (same | both_missing).to_numpy(dtype=bool)
     return hits
+
+
+def number_text(value: float, column: Column, *, rebuilt: bool = False) -> str:
+    """Return a decoded number as a reader writes it, in the six digits that its feature supports.
+
+    A feature is the distance from the mean, in float32: the last digits of a sum with the mean are
+    rounding, such as 0.0000000723 for a 0. A rebuilt feature has an error of that size even near 0.
+
+    Args:
+        value: number in the units of the column.
+        column: column of numbers.
+        rebuilt: whether an attack gave the value.
+
+    >>> age = Column("age", "number", 0, 1, mean=40, scale=10)
+    >>> number_text(7.23e-8, age), number_text(38.99999998, age), number_text(0.5, age)
+    ('0', '39', '0.5')
+    """
+    size = max(abs(value - column.mean), column.scale if rebuilt else 0.0)
+    if not 0 < size < math.inf:
+        return np.format_float_positional(value, trim="-")
+    # Adding 0 turns -0 into 0.
+    rounded = round(float(value), 5 - math.floor(math.log10(size))) + 0.0
+    return np.format_float_positional(rounded, trim="-")
 
 
 def fits(x: Tensor, schema: Schema, *, tolerance: float = 1e-3) -> Tensor:

@@ -90,8 +90,9 @@ def read_noted(path: str | os.PathLike[str], text: TextFormat | None = None) -> 
         InputError: the file is missing or not a table, or has no rows or no columns.
     """
     if str(path) == STDIN:
-        name, content = "-.csv", sys.stdin.buffer.read()
         what = "the standard input"
+        require(sys.stdin is not None, f"{what} is closed; send a table with a header to it")
+        name, content = "-.csv", sys.stdin.buffer.read()
         require(bool(content), f"{what} is empty; send a table with a header to it")
     else:
         file = existing(path)

@@ -118,6 +118,7 @@ def read_text(
         )  # fmt: skip
     if repeated:  # pandas numbers them too, but differently
         frame = frame.set_axis(names, axis=1)
+    short = _short_rows(frame, text, separator, what)
     frame, named = _with_texts(frame, text, separator, how)
     likely = "," if separator == ";" else "." if _has_fractions(frame) else None
     frame, written, mark = read_numerals(
@@ -126,7 +127,31 @@ def read_text(
     if mark == ",":
         frame, dotted = _with_dots(frame, text, separator, how)
         written += dotted
-    return frame, [*notes, *again, *named, *written, *repeated]
+    return frame, [*notes, *again, *short, *named, *written, *repeated]
+
+
+def _short_rows(frame: pd.DataFrame, text: str, separator: str, what: str) -> list[str]:
+    """Return a note on rows with fewer fields than the header, whose last columns pandas fills.
+
+    Raises:
+        InputError: they are more than half of all rows.
+    """
+    if not frame.iloc[:, -1].isna().any():
+        return []
+    width = frame.shape[1]
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    try:
+        at = [rows.line_num for row in rows if len(row) < width and not _is_blank(row)]
+    except csv.Error:  # a field of more than 100,000 characters
+        return []
+    if not at:
+        return []
+    said = f"{len(at)} row{'s have' if len(at) > 1 else ' has'} fewer fields than the header"
+    require(
+        2 * len(at) <= len(frame),
+        f"{what}: {said}, of {len(frame)}; name the separator by --sep, or correct the header",
+    )
+    return [f"{said} (line {at[0]}); the rest counts as missing"]
 
 
 def _with_texts(
@@ -227,10 +252,12 @@ def separator_of(text: str, usual: str) -> str:
     ';'
     """
     lines = text[:SAMPLE].splitlines(keepends=True)
-    lines = lines[:-1] or lines  # The last one may be cut.
+    if len(text) > SAMPLE:  # the last one may be cut
+        lines = lines[:-1] or lines
 
     def fit(separator: str) -> tuple[int, bool]:
-        widths = [len(row) for row in csv.reader(lines, delimiter=separator) if row]
+        rows = csv.reader(lines, delimiter=separator)
+        widths = [len(row) for row in rows if not _is_blank(row)]
         width = widths[0] if widths else 1
         splits = width > 1 and sum(one == width for one in widths) >= ALIKE * len(widths)
         return width if splits else 1, separator == usual
@@ -239,6 +266,11 @@ def separator_of(text: str, usual: str) -> str:
         return max(SEPARATORS, key=fit)
     except csv.Error:
         return usual
+
+
+def _is_blank(row: list[str]) -> bool:
+    """Return whether a line of a text holds no row."""
+    return len(row) < 2 and not "".join(row).strip()
 
 
 def _decoded(content: bytes, what: str, encoding: str | None) -> tuple[str, list[str]]:

@@ -1,5 +1,6 @@
 """Makes the audit card of a finished run: copies figures of the run, and computes none."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,15 @@ from leakgauge.evidence.card_results import (
 )
 from leakgauge.evidence.context import Context
 from leakgauge.evidence.controls import Control, outcome_of, read_controls
-from leakgauge.evidence.gate import GATE_FILE
+from leakgauge.evidence.gate import GATE_FILE, evaluate_rules
+from leakgauge.evidence.parts import parts_of_audit
+from leakgauge.evidence.rule import parse_rule
 from leakgauge.report.utility import useless_models, utilities
-from leakgauge.results.measurements import MEASUREMENTS_FILE, REPORT_FILE, read_measurements
+from leakgauge.results.measurements import MEASUREMENTS_FILE, REPORT_FILE
 from leakgauge.results.metrics import Metric, metric_named
 from leakgauge.runs.assessment import Assessment, Threat
 from leakgauge.runs.audit import AuditRun
-from leakgauge.runs.page import read_audit
+from leakgauge.runs.page import read_audit, render_audit, sections_of
 from leakgauge.runs.question import Answer, Question, answering
 from leakgauge.runs.store import Store, read_description
 
@@ -68,9 +71,11 @@ def make_card(
         redact: whether to withhold the user or record most at risk.
 
     Raises:
-        InputError: the folder holds a grid, is unfinished or damaged, or its files disagree.
+        InputError: the folder holds a grid, is unfinished or damaged, or its files disagree:
+            figures, page and decision must be those of the cells.
     """
     audit = _read(folder)
+    _require_own(audit, questions)
     controls, data = read_controls(folder, audit.description, questions), audit.description.data
     return Card(
         seal="",
@@ -107,12 +112,30 @@ def _read(folder: Path) -> AuditRun:
             (folder / name).is_file(),
             f"no {name} in {str(folder)!r}; repeat the command of the run to make it anew",
         )
-    require(
-        read_measurements(folder) == audit.measurements,
-        f"{str(folder / MEASUREMENTS_FILE)!r} does not hold the figures of the cells; repeat the "
-        "command of the run to make it anew",
-    )
     return audit
+
+
+def _require_own(audit: AuditRun, questions: Mapping[str, Question]) -> None:
+    """Refuse a page or a decision that does not follow from the cells.
+
+    Raises:
+        InputError: one of them was changed, or another version wrote it.
+    """
+    sections = sections_of(audit, questions)
+    require(
+        read_text(audit.path / REPORT_FILE) == render_audit(audit, sections),
+        f"{str(audit.path / REPORT_FILE)!r} was changed, or another version wrote it: it is not "
+        f"the page of these figures; leakgauge report {audit.path} writes it anew",
+    )
+    path = audit.path / GATE_FILE
+    if path.is_file():
+        rules = [parse_rule(one.rule) for one in read_decision(audit.path).rules]
+        gate = evaluate_rules(rules, parts_of_audit(audit, sections, questions))
+        require(
+            parse_json(read_text(path)) == json.loads(json.dumps(gate.as_json())),
+            f"{str(path)!r} was changed, or another version wrote it: the rules decide otherwise "
+            f"on these figures; leakgauge report {audit.path} --fail-if RULE evaluates them anew",
+        )
 
 
 def _answered(

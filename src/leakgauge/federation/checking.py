@@ -17,7 +17,7 @@ def check(spec: FederationSpec) -> None:
     """
     check_bounds(spec)
     require(
-        bool(spec.kept) and spec.task is not None,
+        any(spec.kept) and spec.task is not None,
         "this question is about kept updates: leakgauge federation DIR --task MODULE:FUNCTION",
     )
     require(

@@ -41,8 +41,8 @@ TITLES = {
 }
 
 CLIENT = "client"
-"""The secret of the task's Dataset that names each record's owner: 0 for no client, 1 for the first
-kept client, and so on."""
+"""The secret of the task's Dataset that names each record's owner: 0 for no client, 1 for partition
+0, and so on."""
 
 IMAGES = 16
 """Default limit on the number of records that a search looks for in an update."""
@@ -52,7 +52,7 @@ SHADOW = 120
 
 LOSSES = ("loss-after", "loss-drop")
 ATTACKS = (*LOSSES, "gradient-norm")
-"""Default attacks on membership; validation records choose among them."""
+"""Default attacks on membership; they are summed with weights from validation records."""
 
 
 LABELS = tuple(one for one in LABELINGS if one != KNOWN)
@@ -72,7 +72,13 @@ class FederationSpec(Spec):
         choices=ASKS,
         cells=True,
     )
-    kept: str = setting("", "folder in which updates were kept", DATA, option=False)
+    kept: tuple[str, ...] = setting((), "folders in which updates were kept", DATA, option=False)
+    owner: Mapping[str, Whole] = setting(
+        {},
+        "whose records are whose, as CLIENT=NUMBER: the number in the secret 'client' of the "
+        "task's Dataset; default: that of partition 0 is 1, and so on",
+        DATA,
+    )
     only_round: tuple[Whole, ...] = setting((), "round to attack; default: all", ASKING)
     only_client: tuple[str, ...] = setting((), "client to attack; default: all", ASKING)
     secret: str | None = setting(
@@ -120,7 +126,7 @@ class FederationSpec(Spec):
     adversary: tuple[str, ...] = setting(
         (),
         f"attack on membership: {', '.join(LOSSES)}, or as leakgauge audit names them; "
-        "validation records choose among several",
+        "several are summed, with weights from validation records",
         ATTACK,
     )
     shadow: Whole = setting(

@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from leakgauge.core.checks import InputError, require, require_known
-from leakgauge.core.losses import without_broadcast
+from leakgauge.core.losses import refuse_own_leaves, without_broadcast
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.watching import OperationWatcher
 
@@ -151,7 +151,9 @@ def gradient(
     replaced buffer, ``replaced`` has the new one.
     """
     with torch.enable_grad():
-        loss = task.mean_loss(task.outputs(x, replaced), y)
+        outputs = task.outputs(x, replaced)
+        loss = task.mean_loss(outputs, y)
+        refuse_own_leaves(loss, outputs, leaves.values())
     grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     return {
         name: torch.zeros_like(leaf) if value is None else value
@@ -236,6 +238,7 @@ def _try_once(
             with explained(fits), without_broadcast(outputs, y):
                 loss = task.mean_loss(outputs, y)
         _refuse_loss(loss)
+        refuse_own_leaves(loss, outputs, leaves.values())
         with explained(f"{_name(task.model)} has no gradient"):
             torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     return sum(kept.values()), float(counter.get_total_flops())

@@ -92,6 +92,35 @@ def kind_of(module: nn.Module) -> str:
     return next((kind for kind, types in _KINDS.items() if isinstance(module, types)), "other")
 
 
+def uses(found: Tensor, params: Mapping[str, Tensor]) -> dict[str, int]:
+    """Return how many operations in the graph of a tensor read each parameter.
+
+    A layer that runs once reads its weight once. Tied layers, and functions that get the weight of
+    a layer, read it more often: then its gradient is a sum, also where some records show it not.
+
+    Args:
+        found: outputs or a loss, with its graph.
+        params: trainable leaves by name.
+
+    >>> layer, x = nn.Linear(2, 2), torch.ones(1, 2)
+    >>> uses(layer(layer(x)), dict(layer.named_parameters()))
+    {'weight': 2, 'bias': 2}
+    """
+    names = {id(leaf): name for name, leaf in params.items()}
+    counted, seen, left = dict.fromkeys(params, 0), set(), [found.grad_fn]
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        for one, _ in node.next_functions:
+            name = names.get(id(getattr(one, "variable", None)))
+            if name is not None:
+                counted[name] += 1
+            left.append(one)
+    return counted
+
+
 def _layers(model: nn.Module, *, frozen: bool) -> list[Layer]:
     """Return the layers in the order in which they are registered."""
     known = {name for name, leaf in model.named_parameters() if leaf.requires_grad or frozen}

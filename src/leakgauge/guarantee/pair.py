@@ -9,6 +9,7 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, require, require_count, require_known
 from leakgauge.core.types import Column, Dataset
 from leakgauge.data.counterfactual import column_of, encode_value
+from leakgauge.data.decode import number_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,5 +165,4 @@ def _value(column: Column, x: Tensor) -> str:
 
 
 def _number(column: Column, standardised: float) -> str:
-    # Seven digits: what float32 features keep of the table's number.
-    return f"{standardised * column.scale + column.mean:.7g}"
+    return number_text(standardised * column.scale + column.mean, column)

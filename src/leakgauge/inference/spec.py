@@ -45,6 +45,9 @@ BATCH_SIZES: Mapping[str, int] = {PROPERTY: 16, ATTRIBUTE: 16, PROPORTION: 128, 
 TRIALS: Mapping[str, int] = {PROPERTY: 5000, ATTRIBUTE: 5000, PROPORTION: 5000, USER: 1000}
 """Default number of trials (same section)."""
 
+MOST_TRIALS = 250_000
+"""Largest number of trials: to draw them takes 5 s, and intervals are about .005 wide."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class InferenceSpec(Spec):
@@ -80,6 +83,7 @@ class InferenceSpec(Spec):
         f"private batches that are attacked (default {TRIALS[PROPERTY]}; user: {TRIALS[USER]})",
         ATTACK,
         least=1,
+        most=MOST_TRIALS,
     )
     private: Whole | None = setting(
         None,

@@ -26,6 +26,7 @@ except ImportError as error:
 LOG = logging.getLogger("leakgauge")
 
 TRAIN, ROUND, PARTITION = "train", "server-round", "partition-id"
+PARTITIONS = (PARTITION, "partition_id")
 ARRAYS = "arrays"
 """Flower's key of the model among the records of a message."""
 
@@ -38,6 +39,7 @@ class _SentToClient:
     """Keep what a client received in a round, and the keys under which it may send the model."""
 
     number: int
+    run: str
     before: Mapping[str, Tensor]
     config: Mapping[str, Any]
     keys: Sequence[str]
@@ -84,7 +86,8 @@ class KeepUpdates:
                 if number is not None and self._keeper.wants(number):
                     # The app may write into the message.
                     keys, config = _keys(msg), {**ctx.run_config, **_config(msg)}
-                    received = _SentToClient(number, _tensors(msg, keys), config, keys)
+                    run = str(ctx.run_id)
+                    received = _SentToClient(number, run, _tensors(msg, keys), config, keys)
         out = call_next(msg, ctx)
         if received is not None:
             client = self._client or str(ctx.node_config.get(PARTITION, ctx.node_id))
@@ -95,7 +98,9 @@ class KeepUpdates:
 class KeepingStrategy(Strategy):
     """A strategy that also keeps what clients send: ``KeepingStrategy(FedAvg(), "kept")``.
 
-    Everything else is delegated to the wrapped strategy. A client is named by its node.
+    Everything else is delegated to the wrapped strategy. A client is named by the number of its
+    partition if its reply's metrics have ``partition-id``, and else by its node, whose number is
+    random: an auditor must then say whose records are whose.
 
     Args:
         strategy: to wrap.
@@ -147,7 +152,8 @@ class KeepingStrategy(Strategy):
             at = id(one.content)
             if at not in known:
                 known[at] = _tensors(one, self._keys)
-            sent = _SentToClient(number, known[at], _config(one), self._keys)
+            run = str(one.metadata.run_id)
+            sent = _SentToClient(number, run, known[at], _config(one), self._keys)
             self._sent[one.metadata.dst_node_id] = sent
 
     def aggregate_train(
@@ -156,9 +162,9 @@ class KeepingStrategy(Strategy):
         """Keep the replies of a chosen round, and return the strategy's aggregate."""
         received = list(replies)
         for one in received:
-            client = one.metadata.src_node_id
-            if client in self._sent:
-                _keep(self._keeper, self._sent[client], str(client), one, seen=SERVER)
+            node = one.metadata.src_node_id
+            if node in self._sent:
+                _keep(self._keeper, self._sent[node], None, one, seen=SERVER)
         self._sent = {}
         found: tuple[ArrayRecord | None, MetricRecord | None] = self.strategy.aggregate_train(
             server_round, received
@@ -187,10 +193,10 @@ class KeepingStrategy(Strategy):
 
 
 def _keep(
-    keeper: Keeper, received: _SentToClient, client: str, reply: Message, *, seen: str
+    keeper: Keeper, received: _SentToClient, client: str | None, reply: Message, *, seen: str
 ) -> None:
-    """Keep one reply without an error; if that fails, log the reason."""
-    with harmless(f"round {received.number}, client {client}"):
+    """Keep one reply without an error, or log the reason; a client of None is named by it."""
+    with harmless(f"round {received.number}, client {client or reply.metadata.src_node_id}"):
         if reply.has_error():
             return
         metrics = {key: one for record in reply.content.metric_records.values()
@@ -200,7 +206,7 @@ def _keep(
         keeper.keep(
             Exchange(
                 received.number,
-                client,
+                client or _name_of(reply, metrics),
                 received.before,
                 _tensors(reply, received.keys),
                 examples=counts[0] if counts else None,
@@ -208,8 +214,16 @@ def _keep(
                 config=received.config,
                 source="flower",
                 seen=seen,
+                run=received.run,
             )
         )
+
+
+def _name_of(reply: Message, metrics: Mapping[str, Any]) -> str:
+    """Return the partition that a reply's metrics name, else its node."""
+    named = next((metrics[key] for key in PARTITIONS if key in metrics), None)
+    whole = isinstance(named, int | float) and named == int(named)
+    return str(int(named)) if named is not None and whole else str(reply.metadata.src_node_id)
 
 
 def _keys(msg: Message) -> tuple[str, ...]:

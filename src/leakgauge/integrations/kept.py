@@ -2,6 +2,7 @@
 
 The folder is the same for every framework, and any process may write to it::
 
+    run.txt                           identity of the federation's run; others are in runs/RUN
     models/SHA.safetensors            what the server sent; equal models share a file
     rounds/0003/CLIENT.safetensors    what the client sent back: weights, or their change
     rounds/0003/CLIENT.yaml           sealed: round, client, checksums, examples, metrics, settings
@@ -10,6 +11,7 @@ The YAML file is written last and atomically, so an incomplete update has none.
 """
 
 import hashlib
+import logging
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
@@ -26,12 +28,20 @@ from leakgauge.integrations.arrays import bytes_of
 from leakgauge.integrations.kept_file import FORMAT
 from leakgauge.integrations.training_settings import LocalTraining, numbers
 
+LOG = logging.getLogger("leakgauge")
+
 MODELS, ROUNDS = "models", "rounds"
+RUN, RUNS = "run.txt", "runs"
+"""File with the identity of a folder's run, and folder of other runs."""
+
 CLIENT, SERVER = SEEN = ("client", "server")
 KINDS = ("weights", "change")
 
 MOST = "2GB"
 """Default of the largest size of a folder of kept updates."""
+
+_announced: set[Path] = set()
+"""Folders that the log of this process has named."""
 
 LONGEST = 80
 """Largest length of a client's file name without its ending, in characters."""
@@ -52,6 +62,7 @@ class Exchange:
         config: numbers that it received.
         source: the framework.
         seen: side that keeps the update, ``"client"`` or ``"server"``.
+        run: identity of the federation's run; empty if the framework has none.
 
     Raises:
         InputError: kind or side are unknown, a count is not above 0, or no tensor came.
@@ -67,6 +78,7 @@ class Exchange:
     config: Mapping[str, Any] = field(default_factory=dict)
     source: str = "other"
     seen: str = CLIENT
+    run: str = ""
 
     def __post_init__(self) -> None:
         require_count(self.number, "number of the round")
@@ -87,8 +99,12 @@ class Exchange:
 class Keeper:
     """Keeps updates in a folder, up to a size; a repeated round replaces its earlier updates.
 
+    Updates of another run go to a folder of their own, ``runs/RUN``. The log names the folder when
+    it is first used.
+
     Attributes:
-        folder: for the updates; made on first use.
+        folder: for the updates; made on first use. A relative one is made absolute at once, since
+            frameworks change the working folder.
         rounds: numbers of the rounds to keep; None for all.
         max_size: largest size of the folder, in words; further updates are left out.
         training: settings of clients that neither their messages nor their configuration name.
@@ -106,7 +122,7 @@ class Keeper:
     training: LocalTraining = field(default_factory=LocalTraining)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "folder", Path(self.folder))
+        object.__setattr__(self, "folder", Path(self.folder).expanduser().absolute())
         for number in self.rounds or ():
             require_count(number, "number of a round to keep")
         read_size(self.max_size)
@@ -144,8 +160,9 @@ class Keeper:
         for part in self.path.rglob(".*.part"):  # of a killed process
             part.unlink(missing_ok=True)
         before, after = bytes_of(sent.before), bytes_of(sent.after)
-        stem = self.path / ROUNDS / f"{sent.number:04d}" / file_name(sent.client)
-        model = self.path / MODELS / f"{checksum(before)[:32]}.safetensors"
+        home = self._home(sent.run)
+        stem = home / ROUNDS / f"{sent.number:04d}" / file_name(sent.client)
+        model = home / MODELS / f"{checksum(before)[:32]}.safetensors"
         update, about = (
             stem.with_name(f"{stem.name}.{ending}") for ending in ("safetensors", "yaml")
         )
@@ -159,6 +176,21 @@ class Keeper:
         write_yaml(about, self._about(sent, model.name, before, after))
         return about
 
+    def _home(self, run: str) -> Path:
+        """Return the folder of a run: this one, if it is empty or of the same run."""
+        file, home = self.path / RUN, self.path
+        if run:
+            first = file.read_text("utf-8") if file.is_file() else ""
+            if not first and not (self.path / ROUNDS).is_dir():
+                with replacing(file) as part:
+                    part.write_text(run, encoding="utf-8")
+            elif first != run:
+                home = self.path / RUNS / file_name(run)
+        if home not in _announced:
+            _announced.add(home)
+            LOG.warning("updates of this federation are kept in %s", home)
+        return home
+
     def _about(self, sent: Exchange, model: str, before: bytes, after: bytes) -> dict[str, Any]:
         found = LocalTraining.found_in(sent.config)
         return {
@@ -167,6 +199,7 @@ class Keeper:
             "client": sent.client,
             "source": sent.source,
             "seen": sent.seen,
+            "run": sent.run,
             "kind": sent.kind,
             "model": {"file": model, "sha256": checksum(before)},
             "update": {"sha256": checksum(after), "bytes": len(after)},

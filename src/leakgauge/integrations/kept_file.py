@@ -44,6 +44,7 @@ class KeptFile(_KeptFields):
     client: Annotated[str, pydantic.Field(min_length=1)]
     source: str
     seen: Literal["client", "server"]
+    run: str = ""
     kind: Literal["weights", "change"]
     model: KeptModel
     update: KeptTensors

@@ -7,21 +7,23 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load
-from torch import Tensor, nn
+from torch import nn
 
 from leakgauge.core.checks import InputError, nearest, require
-from leakgauge.core.names import model_way, renamed
-from leakgauge.integrations.kept import KINDS, MODELS, ROUNDS, checksum
+from leakgauge.integrations.kept import KINDS, MODELS, ROUNDS, RUNS
 from leakgauge.integrations.kept_file import read_about
+from leakgauge.integrations.kept_tensors import (
+    Tensors,
+    cast_to,
+    in_dtypes_of,
+    named_as,
+    read_tensors,
+)
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.training.catalog import SGD
 from leakgauge.training.federation import Round
 from leakgauge.training.state import State, average
 from leakgauge.training.update import Update
-
-Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,7 @@ class KeptUpdate:
         config: numbers that it received.
         source: the framework.
         seen: side that kept the update, ``"client"`` or ``"server"``.
+        run: identity of the federation's run; empty if it has none.
         files: path and checksum of the received and of the sent tensors.
     """
 
@@ -52,6 +55,7 @@ class KeptUpdate:
     config: Mapping[str, float]
     source: str
     seen: str
+    run: str
     files: tuple[tuple[Path, str], tuple[Path, str]]
 
     @property
@@ -65,7 +69,7 @@ class KeptUpdate:
         Raises:
             InputError: a file is missing or damaged.
         """
-        before, after = (_tensors(path, wanted) for path, wanted in self.files)
+        before, after = (read_tensors(path, wanted) for path, wanted in self.files)
         return before, after
 
     def update(self, model: nn.Module, training: LocalTraining | None = None) -> Update:
@@ -80,7 +84,7 @@ class KeptUpdate:
             InputError: the update does not fit the model, or its settings disagree.
         """
         known = self.training.updated(training or LocalTraining())
-        before, after = (_named(tensors, model, self.name) for tensors in self.tensors())
+        before, after = (named_as(tensors, model, self.name) for tensors in self.tensors())
         change = after
         if self.kind == KINDS[1]:
             moved = {name: before[name] + leaf for name, leaf in after.items() if name in before}
@@ -102,22 +106,22 @@ class KeptUpdate:
             )
             if self.kind == KINDS[1] and all(name in change for name in update.before):
                 exact = {name: change[name] for name in update.before}
-                return replace(update, kind="change", values=exact)
+                update = replace(update, kind="change", values=exact)
         except InputError as error:
             raise InputError(f"{self.name}: {error}") from error
-        return update
+        return in_dtypes_of(model, update)
 
 
 @dataclass(frozen=True)
 class KeptRounds:
-    """All kept updates of a folder, by round and client.
+    """All kept updates of one federation, by round and client.
 
     Attributes:
-        folder: folder of the updates.
+        folders: folders of the updates.
         updates: in the order of rounds, then of clients.
     """
 
-    folder: Path
+    folders: tuple[Path, ...]
     updates: tuple[KeptUpdate, ...]
 
     @property
@@ -163,7 +167,7 @@ class KeptRounds:
             if (not rounds or one.number in rounds) and (not clients or one.client in clients)
         )
         require(len(chosen) > 0, "no kept update is of these rounds and of these clients")
-        return KeptRounds(self.folder, chosen)
+        return KeptRounds(self.folders, chosen)
 
     def round(self, number: int, model: nn.Module, training: LocalTraining | None = None) -> Round:
         """Return a round in the form of ``federation``; clients have their position in ``clients``.
@@ -181,41 +185,62 @@ class KeptRounds:
         """
         at = {name: position for position, name in enumerate(self.clients)}
         here = {at[one.client]: one for one in self.only(rounds=[number]).updates}
-        received = {who: _named(one.tensors()[0], model, one.name) for who, one in here.items()}
+        received = {who: _received(one, model) for who, one in here.items()}
         sent = {who: one.update(model, training) for who, one in here.items()}
         later = next((one for one in self.updates if one.number == number + 1), None)
         if later is None:
             uploads = [{**one.after(), **one.buffers} for one in sent.values()]
             after = average(uploads, [one.examples or 1 for one in here.values()])
         else:
-            after = _named(later.tensors()[0], model, later.name)
+            after = _received(later, model)
         return Round(number, dict(received), sent, State(after))
 
 
-def read_kept(folder: Path | str) -> KeptRounds:
-    """Return the updates that a ``Keeper`` kept in a folder.
+def _received(one: KeptUpdate, model: nn.Module) -> Tensors:
+    return cast_to(model, named_as(one.tensors()[0], model, one.name))
+
+
+def read_kept(*folders: Path | str) -> KeptRounds:
+    """Return the updates that ``Keeper``s kept of one federation, in one folder or in several.
 
     Raises:
-        InputError: there are none, or the description of one is damaged.
+        InputError: there are none, the description of one is damaged, or folders hold different
+            runs or the same update.
     """
-    path = Path(folder)
+    paths = tuple(map(Path, folders))
+    found = [one for path in paths for one in _kept_in(path)]
+    runs = dict.fromkeys(one.run for one in found)
     require(
-        path.is_dir(), f"no such folder: {str(folder)!r}; expected one that keeps updates of rounds"
-    )
-    found = [_described(path, about) for about in sorted((path / ROUNDS).glob("*/*.yaml"))]
-    require(
-        len(found) > 0,
-        f"{str(folder)!r} keeps no update ({ROUNDS}/ROUND/CLIENT.yaml is missing); let a "
-        "federation keep some first",
+        len(runs) == 1,
+        f"{', '.join(map(str, folders))} hold updates of {len(runs)} runs "
+        f"({', '.join(run or 'one without an identity' for run in runs)}); name folders of one run",
     )
     found.sort(key=lambda one: (one.number, _order(one.client)))
     for one, other in pairwise(found):
         require(
             (one.number, one.client) != (other.number, other.client),
-            f"{str(folder)!r} keeps {one.name} twice, as {one.files[1][0].stem!r} and "
-            f"{other.files[1][0].stem!r}; remove one of them",
+            f"{one.name} is kept twice, as {str(one.files[1][0])!r} and "
+            f"{str(other.files[1][0])!r}; remove one of them",
         )
-    return KeptRounds(path, tuple(found))
+    return KeptRounds(paths, tuple(found))
+
+
+def _kept_in(path: Path) -> list[KeptUpdate]:
+    require(
+        path.is_dir(), f"no such folder: {str(path)!r}; expected one that keeps updates of rounds"
+    )
+    found = [_described(path, about) for about in sorted((path / ROUNDS).glob("*/*.yaml"))]
+    require(
+        len(found) > 0,
+        f"{str(path)!r} keeps no update ({ROUNDS}/ROUND/CLIENT.yaml is missing); let a "
+        "federation keep some first",
+    )
+    return found
+
+
+def other_runs(kept: KeptRounds) -> list[Path]:
+    """Return the folders of other runs next to the kept updates."""
+    return sorted(one for path in kept.folders for one in (path / RUNS).glob("*") if one.is_dir())
 
 
 def _described(folder: Path, path: Path) -> KeptUpdate:
@@ -231,58 +256,11 @@ def _described(folder: Path, path: Path) -> KeptUpdate:
         config=about.config,
         source=about.source,
         seen=about.seen,
+        run=about.run,
         files=(
             (folder / MODELS / about.model.file, about.model.sha256),
             (path.with_suffix(".safetensors"), about.update.sha256),
         ),
-    )
-
-
-def _tensors(path: Path, wanted: str) -> Tensors:
-    try:
-        content = path.read_bytes()
-        require(
-            checksum(content) == wanted,
-            f"{str(path)!r} is damaged or was changed: it does not match its checksum",
-        )
-        return dict(load(content))
-    except OSError as error:
-        raise InputError(f"{str(path)!r} cannot be read ({error.strerror})") from error
-    except SafetensorError as error:
-        raise InputError(f"{str(path)!r} is not a safetensors file ({error})") from error
-
-
-def _named(tensors: Tensors, model: nn.Module, what: str) -> Tensors:
-    """Return tensors in the model's order, under its names where theirs are others or numbers."""
-    if all(name.isdecimal() for name in tensors):  # a file does not keep their order
-        tensors = _in_order(tensors, model, what)
-    whole = renamed(tensors, model_way(tensors, model, f"{what}: the update"))
-    known = {name: whole[name] for name in model.state_dict() if name in whole}
-    return {**known, **whole}
-
-
-def _in_order(tensors: Tensors, model: nn.Module, what: str) -> Tensors:
-    """Return tensors without names under those of the model's state dict or of its parameters."""
-    state = model.state_dict()
-    parameters = [name for name, _ in model.named_parameters()]
-    orders = (
-        list(state),
-        parameters,
-        [name for name, leaf in model.named_parameters() if leaf.requires_grad],
-        [name for name in state if not name.endswith("num_batches_tracked")],
-    )
-    numbers = sorted(tensors, key=int)
-    absent = next((at for at, one in enumerate(numbers) if int(one) != at), None)
-    require(absent is None, f"{what}: of tensors without names, number {absent} was not kept")
-    leaves = [tensors[at] for at in numbers]
-    for names in orders:
-        shapes = [state[name].shape for name in names]
-        if shapes == [leaf.shape for leaf in leaves]:
-            return dict(zip(names, leaves, strict=True))
-    raise InputError(
-        f"{what}: {len(tensors)} tensors without names came for {type(model).__name__}, which "
-        f"has {len(state)}, {len(parameters)} of them parameters; let the task build the clients' "
-        "model"
     )
 
 

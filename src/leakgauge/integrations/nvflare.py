@@ -108,6 +108,7 @@ class KeepUpdates(DXOFilter):
                 config=config,
                 source="nvflare",
                 seen=self.seen,
+                run=str(fl_ctx.get_job_id() or ""),
             )
         )
 

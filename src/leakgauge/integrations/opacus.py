@@ -4,12 +4,13 @@ import importlib.util
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.extras import not_installed
@@ -17,6 +18,8 @@ from leakgauge.core.rng import stream
 from leakgauge.defenses.clip import ClipNorm
 from leakgauge.defenses.defense import Defense
 from leakgauge.defenses.noise import GaussianNoise
+from leakgauge.integrations.opacus_canaries import Draws, Ints, places_of
+from leakgauge.integrations.opacus_stated import Stated
 from leakgauge.integrations.watcher import Watcher
 from leakgauge.privacy.dp_audit import DpAudit, audit_one_run
 from leakgauge.privacy.dp_audit import audit_runs as audit_runs
@@ -26,8 +29,6 @@ from leakgauge.results.statistics import Floats
 
 if importlib.util.find_spec("opacus") is None:
     raise not_installed("opacus", "opacus")
-
-Ints = NDArray[np.int64]
 
 CHUNK = 2**24
 """Numbers in the canaries' gradients that are held at once."""
@@ -111,7 +112,8 @@ class Audit:
     clipping norm. A separate fair coin decides whether it is in the data. Then it is drawn into
     batches as the loader draws records, and the optimizer clips it and adds noise as to any other.
     The auditor knows all other records, as differential privacy assumes: a canary's score is its
-    coordinate of the released gradients minus theirs, summed over steps.
+    coordinate of the released gradients minus theirs, summed over steps. By layer these
+    coordinates also show whether the optimizer clips and adds noise as it says.
 
     Opacus' accountant ignores canaries. The trained model learns from them unless
     ``withdraw`` takes them out again.
@@ -124,6 +126,8 @@ class Audit:
         seed: seed of coins, coordinates and draws.
         members: whether each canary is in the data ``[m]``; None flips coins. One run needs coins.
         norm: norm of a canary's gradient before clipping, in clipping norms.
+        model: the model, for the names of its layers.
+        noise_multiplier: what the noise was stated to be; None takes what the accountant counts.
         withdraw: remove each canary from the gradient before the update, so that training is the
             same as without canaries, up to rounding.
 
@@ -143,12 +147,17 @@ class Audit:
         seed: int = 0,
         members: Sequence[bool] | None = None,
         norm: float = 10.0,
+        model: nn.Module | None = None,
+        noise_multiplier: float | None = None,
         withdraw: bool = False,
     ) -> None:
         _check(optimizer)
         require_count(canaries, "number of canaries")
         require_positive(norm, "norm of a canary")
-        size = sum(p.numel() for p in optimizer.params)
+        if noise_multiplier is not None:
+            require_positive(noise_multiplier, "stated noise multiplier")
+        sizes = [p.numel() for p in optimizer.params]
+        size = sum(sizes)
         require(
             canaries <= size,
             f"{canaries} canaries for {size} parameters; expected at most one for each",
@@ -162,13 +171,15 @@ class Audit:
             self.members.shape == (canaries,),
             f"members are {list(self.members.shape)}, canaries {canaries}; expected one for each",
         )
-        self._draws = _Draws(loader, self.members, seed)
-        places = stream(seed, "canary", "places").choice(size, canaries, replace=False)
-        starts = np.cumsum([0, *(p.numel() for p in optimizer.params)])
-        self._of = np.searchsorted(starts, places, side="right") - 1  # parameter of each canary
+        self._draws = Draws(loader, self.members, seed)
+        places, starts = places_of(sizes, canaries, seed), np.cumsum([0, *sizes])
+        self._of = np.searchsorted(starts, places, side="right") - 1  # parameter of each place
         self._within = places - starts[self._of]  # its place in it, when flat
         self._places = [np.flatnonzero(self._of == k) for k in range(len(starts) - 1)]
-        self._others = np.zeros(canaries)
+        self._others, self._drawn = np.zeros(len(places)), np.zeros(len(places), np.int64)
+        self._records = 0
+        names = _names(optimizer.params, model)
+        self._stated = Stated(engine, self._draws, self._of, names, noise_multiplier)
         self._open = ExitStack()
         self.scores: Floats = np.zeros(canaries)
         self.steps = 0
@@ -179,11 +190,14 @@ class Audit:
 
         def clip_with_canaries() -> None:
             clip()
+            rows = self._optimizer.params[0].grad_sample
+            self._records += sum(map(len, rows)) if isinstance(rows, list) else len(rows)
             # A batch in parts is one step: canaries come with its last part.
             if not self._optimizer._check_skip_next_step(pop_next=False):
                 self._others = self._read([p.summed_grad for p in self._optimizer.params])
                 self._plant(clip)
 
+        self._stated.start()
         self._open.enter_context(each_release(self._optimizer, self._look))
         self._optimizer.clip_and_accumulate = clip_with_canaries
         self._open.callback(self._restore, own)
@@ -232,14 +246,22 @@ class Audit:
             "one run needs canaries that are in by coins; leave out members, or give scores of "
             "many runs to audit_runs",
         )
-        claim = claim or self.claim(delta)
-        return audit_one_run(
-            self.scores, self.members, claim, guesses=guesses, confidence=confidence
+        stated = self._stated
+        found = audit_one_run(
+            self.scores,
+            self.members,
+            claim or self.claim(delta),
+            guesses=guesses,
+            confidence=confidence,
+            draws=self._draws.share_of(stated.batches),
+            epsilon_with=stated.epsilon_with(delta) if stated.history else None,
         )
+        return replace(found, conformance=stated.conformance(claim, confidence))
 
     def _plant(self, clip: Any) -> None:
         params = list(self._optimizer.params)
         drawn = self._draws.next(self._optimizer.accumulated_iterations)
+        self._drawn = np.bincount(drawn, minlength=len(self._of))
         own = [p.grad_sample for p in params]
         most = max(1, CHUNK // sum(p.numel() for p in params))
         for first in range(0, len(drawn), most):
@@ -263,14 +285,17 @@ class Audit:
         if optimizer.loss_reduction == "mean":
             times = float(optimizer.expected_batch_size * optimizer.accumulated_iterations)
         released = self._read([p.grad for p in optimizer.params]) * times
-        self.scores += (released - self._others) / clip
+        left = (released - self._others) / clip
+        self.scores += left[: len(self.scores)]
         self.steps += 1
+        self._stated.step(optimizer, left, self._drawn, self._records)
+        self._records = 0
         if self._withdraw:
             whole = self._read([p.summed_grad for p in optimizer.params])
             self._subtract((whole - self._others) / times)
 
     def _read(self, values: Sequence[Tensor]) -> Floats:
-        found = np.zeros(len(self.members))
+        found = np.zeros(len(self._of))
         for value, canaries in zip(values, self._places, strict=True):
             places = torch.from_numpy(self._within[canaries]).to(value.device)
             found[canaries] = value.detach().reshape(-1)[places].double().cpu().numpy()
@@ -282,48 +307,21 @@ class Audit:
             p.grad.view(-1).index_add_(0, places, -torch.from_numpy(values[canaries]).to(p.grad))
 
 
-class _Draws:
-    """Draws the canaries of each batch as the loader draws records."""
-
-    def __init__(self, loader: Any, members: NDArray[np.bool_], seed: int) -> None:
-        self._generator = stream(seed, "canary", "draws")
-        self._members = np.flatnonzero(members)
-        sampler: Any = getattr(loader, "batch_sampler", None)
-        if hasattr(sampler, "max_batch_size"):  # BatchMemoryManager's, which splits batches
-            sampler = sampler.sampler
-        self._rate: float | None = getattr(sampler, "sample_rate", None)
-        try:
-            self._batches = len(loader if sampler is None else sampler)
-        except TypeError:
-            self._batches = 0
-        require(
-            self._batches > 0,
-            f"the loader is {type(loader).__name__} without a number of batches; expected the data "
-            "loader that training reads from",
-        )
-        self._position, self._of_epoch = self._batches, np.zeros(0, np.int64)
-
-    def next(self, batches: int) -> Ints:
-        """Return the canaries in the next batches, which make one step; some may come twice."""
-        return np.concatenate([self._batch() for _ in range(batches)])
-
-    def _batch(self) -> Ints:
-        if self._rate is not None:  # Poisson sampling
-            drawn = self._generator.random(len(self._members)) < self._rate
-            return np.asarray(self._members[drawn], np.int64)
-        if self._position == self._batches:  # a shuffled epoch has each record once
-            self._position = 0
-            self._of_epoch = self._generator.integers(self._batches, size=len(self._members))
-        self._position += 1
-        return np.asarray(self._members[self._of_epoch == self._position - 1], np.int64)
-
-
 def _require_dp(optimizer: Any, method: str) -> None:
     require(
         hasattr(optimizer, method) and hasattr(optimizer, "max_grad_norm"),
         f"the optimizer is {type(optimizer).__name__}; expected the DPOptimizer that "
         "PrivacyEngine.make_private returns",
     )
+
+
+def _names(params: Sequence[Tensor], model: nn.Module | None) -> list[str]:
+    """Return a name for each parameter: its own in the model, or its number and shape."""
+    named = {} if model is None else {id(p): name for name, p in model.named_parameters()}
+    return [
+        named.get(id(p), f"{k} ({' x '.join(map(str, p.shape))})").removeprefix("_module.")
+        for k, p in enumerate(params)
+    ]
 
 
 def _check(optimizer: Any) -> None:
@@ -334,6 +332,10 @@ def _check(optimizer: Any) -> None:
         "FastGradientClipping" not in kinds,
         f"{type(optimizer).__name__} keeps no gradients of single records; audit the same "
         "training with grad_sample_mode='hooks'",
+    )
+    require(
+        "AdaClip" not in kinds,
+        f"{type(optimizer).__name__} changes its clipping norm; audit the same training with one",
     )
     require(
         "Distributed" not in kinds,

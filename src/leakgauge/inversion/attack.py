@@ -54,8 +54,9 @@ def attack(
     if method.traits.searches:
         seen = replace(seen, grads=_at_assumed_rate(seen, known))
     infer, finds = known.infer, known.infer == "auto" and method.finds_labels
+    residual = None
     if known.labels is None and infer is not None and method.traits.uses_labels and not finds:
-        labels = infer_labels(
+        guess = infer_labels(
             task,
             seen.params,
             seen.grads,
@@ -65,9 +66,9 @@ def attack(
             like=known.like,
             record=seen.shape[1:],
             rng=stream(options.seed, "labels"),
-        ).labels
-        known = replace(known, labels=labels)
-    return method.rebuild(task, seen, known, options)
+        )
+        known, residual = replace(known, labels=guess.labels), guess.residual
+    return replace(method.rebuild(task, seen, known, options), label_residual=residual)
 
 
 def _at_assumed_rate(seen: ObservedUpdates, known: Knowledge) -> Grads:

@@ -19,6 +19,7 @@ from leakgauge.core.precision import is_coarse, precision_of, relative_tolerance
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.data.decode import fits
 from leakgauge.gradients.probing import explained, private, trainable
+from leakgauge.gradients.walk import uses
 from leakgauge.inversion.methods import EXACT, TABLE, Method, Traits
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 
@@ -121,8 +122,9 @@ def first_linear(model: nn.Module) -> tuple[str, str]:
 def check_reads_records(task: Task, params: Params, x: Tensor) -> None:
     """Refuse a model whose first layer does not see each record once, as it is.
 
-    Division recovers what enters the layer: a model that standardises its inputs, or that calls
-    the layer for several records or parts, shows other values. It is tried out.
+    Division recovers what enters the layer: a model that standardises its inputs, that calls the
+    layer for several records or parts, or that uses its weights elsewhere shows other values. It is
+    tried out.
 
     Args:
         task: its model begins with a linear layer.
@@ -130,21 +132,28 @@ def check_reads_records(task: Task, params: Params, x: Tensor) -> None:
         x: records ``[B, ...]`` of the right shape, not private ones.
 
     Raises:
-        InputError: the layer gets anything but the records, or runs more than once.
+        InputError: the layer gets anything but the records, runs more than once, or shares weights.
     """
-    name = first_linear(task.model)[0].rpartition(".")[0]
+    names = first_linear(task.model)
+    name = names[0].rpartition(".")[0]
     own = private(task, trainable(task.model, params)).model.eval()
     given: list[Tensor] = []
     own.get_submodule(name).register_forward_pre_hook(lambda _, seen: given.append(seen[0]))
     # Records that differ in all their values show every change.
     tried = x + torch.arange(x.numel(), device=x.device).sin().to(x).reshape(x.shape)
-    with torch.no_grad(), explained(f"{type(own).__name__} refuses records {list(x.shape)}"):
-        own(tried.clone())
+    with torch.enable_grad(), explained(f"{type(own).__name__} refuses records {list(x.shape)}"):
+        outputs = own(tried.clone())
     same = len(given) == 1 and given[0].shape == tried.flatten(1).shape
     require(
         same and torch.equal(given[0], tried.flatten(1)),
         f"the first layer {name!r} does not get each record once and as it is, so division gives "
         "other values; take another --method",
+    )
+    counted = uses(outputs, dict(own.named_parameters()))
+    require(
+        max(counted[one] for one in names) <= 1,
+        f"the weights of the first layer {name!r} are used elsewhere, too, so its gradient is not "
+        "of its inputs alone, and division gives other values; take another --method",
     )
 
 

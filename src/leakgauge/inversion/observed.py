@@ -118,6 +118,8 @@ class Reconstruction:
         notes: reasons why records are missing, one sentence each.
         matched: cosine of the update of ``x`` and the one that was sent ``[T]``; None without a
             search. It is 1 where the search reproduces the update.
+        label_residual: distance of counted labels from whole numbers ``[T]``, in records; None
+            where labels were not counted.
     """
 
     x: Tensor
@@ -133,6 +135,7 @@ class Reconstruction:
     snapshots: Tensor
     notes: tuple[str, ...] = ()
     matched: Tensor | None = None
+    label_residual: Tensor | None = None
 
     @classmethod
     def direct(

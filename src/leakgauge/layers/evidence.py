@@ -8,6 +8,7 @@ from leakgauge.data.altered import shuffled, with_planted_secret
 from leakgauge.layers.report.rows import advice_of, layer_rows, most_exposed, whole
 from leakgauge.layers.run.preparing import LayersPrepared
 from leakgauge.report.levels import HEADLINES, level_of
+from leakgauge.report.section import ONE_TRAINING
 from leakgauge.results.scores import smallest_detectable
 from leakgauge.runs.assessment import Assessment, Controls, Finding, Threat, Variant
 from leakgauge.runs.question import Answer
@@ -29,7 +30,7 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
         least = smallest_detectable(one.estimate, one.chance)
         findings.append(Finding(one, HEADLINES[level], level, True, least))
     top, advice = most_exposed(rows), advice_of(measurements)
-    limits = list(LIMITS)
+    limits = [ONE_TRAINING, *LIMITS]
     if top is not None:
         limits.append(f"Layer `{top.name}` leaks most; the report has all layers.")
     if advice is not None and not advice.holds:

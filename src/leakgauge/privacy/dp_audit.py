@@ -1,13 +1,14 @@
 """Audit differential privacy with canaries: what they show against what the accountant claims."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from leakgauge.core.checks import require
+from leakgauge.privacy.conformance import Conformance
 from leakgauge.privacy.estimate import (
     Errors,
     epsilon_clopper_pearson,
@@ -15,7 +16,12 @@ from leakgauge.privacy.estimate import (
     epsilon_of_mu,
 )
 from leakgauge.privacy.many_runs import ScoredRun, errors_of, scores_of
-from leakgauge.privacy.number_of_guesses import guesses_for, mu_of_accuracy, smallest_seen
+from leakgauge.privacy.number_of_guesses import (
+    guesses_for,
+    largest_noise_seen,
+    mu_of_accuracy,
+    smallest_seen,
+)
 from leakgauge.privacy.one_run import (
     Guesses,
     epsilon_one_run,
@@ -64,9 +70,13 @@ class DpAudit:
         p_value: p-value of the claim in one run; None without such a run.
         guesses: guesses of one run; None without such a run.
         errors: errors of many runs, at the threshold that contradicts the claim most, or None.
-        smallest_seen: smallest epsilon of Gaussian noise with which one run refutes the claim if
-            canaries are guessed as well as expected; None if no guesses suffice.
+        smallest_seen: smallest epsilon of training with less Gaussian noise with which one run
+            refutes the claim if canaries are guessed as well as expected; None if no guesses
+            suffice.
         turned: whether smaller scores, not larger ones, suggest "in" for some of the tests.
+        sampled: whether ``smallest_seen`` is for the training's own sampling. Otherwise every
+            canary takes part in every step, so that with sampling the smallest epsilon is larger.
+        conformance: whether training does what it says; None where this is not known.
     """
 
     claim: Profile
@@ -78,24 +88,46 @@ class DpAudit:
     errors: Errors | None = None
     smallest_seen: float | None = None
     turned: bool = False
+    sampled: bool = False
+    conformance: Conformance | None = None
 
     @property
     def flagged(self) -> bool:
-        """Whether the canaries refute the claim at any of its deltas."""
-        return bool(self.refuted_by)
+        """Whether canaries refute the claim at any delta, or training does not do what it says."""
+        return bool(self.refuted_by) or self.deviates
+
+    @property
+    def deviates(self) -> bool:
+        """Whether training does not do what it says, which no claim of the accountant covers."""
+        return self.conformance is not None and bool(self.conformance.failed)
 
     @property
     def verdict(self) -> str:
-        """The result of the audit in one sentence."""
+        """The result of the audit: what training does, then what canaries show."""
+        if self.conformance is None:
+            return self._shown
+        return f"{self.conformance.sentence} {self._shown}"
+
+    @property
+    def _shown(self) -> str:
         claimed = f"the claimed epsilon {self.claim.epsilon:.3g} at delta {self.claim.delta:g}"
-        if self.flagged:
+        if self.refuted_by:
             tests = " and by ".join(self.refuted_by)
             return f"REFUTED by {tests}: training leaks more than {claimed}.{self._direction}"
         seen = ""
         if self.guesses is not None and self.smallest_seen is None:
-            seen = " So few canaries could not have contradicted it: plant more."
+            few = "So few draws of canaries" if self.sampled else "So few canaries"
+            seen = f" {few} could not have contradicted it: plant more."
+        elif self.guesses is not None and self.sampled:
+            seen = (
+                " With less noise, one run would have missed an epsilon below about "
+                f"{self.smallest_seen:.3g}."
+            )
         elif self.guesses is not None:
-            seen = f" One run would have missed an epsilon below about {self.smallest_seen:.3g}."
+            seen = (
+                " Without sampling, one run would have missed an epsilon below about "
+                f"{self.smallest_seen:.3g}; with sampling, also larger ones."
+            )
         return (
             f"Not refuted: canaries do not contradict {claimed}.{seen}{self._direction} "
             "This proves no guarantee."
@@ -134,16 +166,26 @@ class DpAudit:
             errors=self.errors or other.errors,
             smallest_seen=other.smallest_seen if self.guesses is None else self.smallest_seen,
             turned=self.turned or other.turned,
+            sampled=self.sampled or other.sampled,
+            conformance=self.conformance or other.conformance,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, with None for infinite ones."""
-        plain = {**asdict(self), "flagged": self.flagged, "verdict": self.verdict}
+        plain = {
+            **asdict(self),
+            "flagged": self.flagged,
+            "deviates": self.deviates,
+            "verdict": self.verdict,
+        }
         plain["claim"]["epsilon"] = self.claim.epsilon
+        if self.conformance is not None:
+            plain["conformance"]["sentence"] = self.conformance.sentence
+            plain["conformance"]["failed"] = [asdict(one) for one in self.conformance.failed]
         return _finite(json.loads(json.dumps(plain)))  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
-        """Return a table and the verdict."""
+        """Return the tables and the verdict."""
         rows = [
             ("epsilon", "holds for", "estimate", f"at least ({self.confidence:.0%})", "could show"),
             ("claimed by the accountant", "", f"{self.claim.epsilon:.3g}", "", ""),
@@ -157,7 +199,10 @@ class DpAudit:
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows
         ]
         lines.insert(1, "  ".join("-" * width for width in widths))
-        return "\n".join(line.rstrip() for line in (*lines, "", self.verdict))
+        lines = [line.rstrip() for line in lines]
+        if self.conformance is not None:
+            lines += ["", str(self.conformance), "", self.conformance.sentence]
+        return "\n".join([*lines, "", self._shown])
 
 
 def audit_one_run(
@@ -167,6 +212,8 @@ def audit_one_run(
     *,
     guesses: int | None = None,
     confidence: float = 0.99,
+    draws: Floats | None = None,
+    epsilon_with: Callable[[float], float] | None = None,
 ) -> DpAudit:
     """Return what the canaries of one run show.
 
@@ -188,7 +235,13 @@ def audit_one_run(
     seen, turned = guess_either_way(scores, included, made, confidence=confidence)
     best = Guesses(m, made, made)
     p_value = p_value_f_dp(seen, claim.least_false_positives)
-    mu = smallest_seen(m, made, claim.least_false_positives, confidence=confidence)
+    least = claim.least_false_positives
+    if draws is None or epsilon_with is None:
+        mu = smallest_seen(m, made, least, confidence=confidence)
+        smallest = None if mu is None else epsilon_of_mu(mu, delta)
+    else:
+        noise = largest_noise_seen(m, made, least, draws, confidence=confidence)
+        smallest = None if noise is None else epsilon_with(noise)
     wrong = max(1, made - seen.correct)
     value = max(0.0, float(np.log(max(1, seen.correct) / wrong)))
     low, most = (epsilon_one_run(one, delta, confidence=confidence) for one in (seen, best))
@@ -198,10 +251,16 @@ def audit_one_run(
     second = LowerBound("one run (Mahloujifar et al. 2025)", GAUSSIAN, value, low, most, m)
     name = f"one run, {TURNED}" if turned else "one run"
     refuted = (f"{name} (p = {p_value:.2g})",) if p_value < 1 - confidence else ()
-    smallest = None if mu is None else epsilon_of_mu(mu, delta)
-    bounds = first, second
     return DpAudit(
-        claim, confidence, bounds, refuted, p_value, seen, smallest_seen=smallest, turned=turned
+        claim,
+        confidence,
+        (first, second),
+        refuted,
+        p_value,
+        seen,
+        smallest_seen=smallest,
+        turned=turned,
+        sampled=epsilon_with is not None,
     )
 
 

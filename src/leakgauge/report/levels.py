@@ -45,18 +45,15 @@ def level_of(auroc: Estimate, chance: float = 0.5) -> Level:
     return "strong" if value >= STRONG_AUROC else "clear" if value >= CLEAR_AUROC else "weak"
 
 
-def auroc_rule(test: str = "a test") -> str:
-    """Return the rule of ``level_of`` in words, for the sections of a report.
-
-    Args:
-        test: name of the test with its article, such as ``"an attack"``.
-    """
-    name = test.split(maxsplit=1)[1]
+def auroc_rule() -> str:
+    """Return the rule of ``level_of`` in words, for the sections of a report."""
     return (
-        f"{test} shows leakage where the whole interval of its AUROC lies above guessing. The "
+        "A test shows leakage where the whole interval of its AUROC lies above guessing. The "
         f"leakage is strong from an AUROC of {STRONG_AUROC}, clear from {CLEAR_AUROC}, weak below. "
-        f"Where the interval holds guessing, the {name} shows none if the interval ends at "
-        f"{NOTHING_AUROC} or below, and is inconclusive if it ends above."
+        "Where the interval holds guessing, the test shows none if the interval ends at "
+        f"{NOTHING_AUROC} or below, and is inconclusive if it ends above. Where it lies wholly "
+        "below guessing, the test is not valid. The AUROC is the probability that the attacker, "
+        "given one case of each kind, names the right one."
     )
 
 

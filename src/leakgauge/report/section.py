@@ -137,6 +137,7 @@ class Section:
         effect: effect of the best defense; None without defenses.
         untried: the next step after a leak without any defense; empty for none.
         next_command: the command that improves this answer; empty for none.
+        caveat: what the interval of the headline leaves out, in one sentence; empty for nothing.
         nav: anchors inside and their titles.
         style: CSS of this section.
         private: whether it shows private records.
@@ -154,10 +155,15 @@ class Section:
     effect: DefenseEffect | None = None
     untried: str = "No defense was tried. Name one with `--defense` to see what it is worth."
     next_command: str = ""
+    caveat: str = ""
     nav: Sequence[tuple[str, str]] = ()
     style: str = ""
     private: bool = False
     pictures: "Mapping[str, Tensor]" = field(default_factory=dict, compare=False)
+
+
+ONE_TRAINING = "One training: another --seed shows how far others differ."
+"""What an interval leaves out where a question has no setting for several seeds."""
 
 
 @dataclass(frozen=True)

@@ -80,17 +80,17 @@ def utilities(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 
 def about_utility(one: Measurement) -> str:
-    """Return whether the model learned anything, in one or two sentences."""
+    """Return whether the model learned anything, in one sentence."""
     estimate, words = one.estimate, words_of(one)
     ends = f"{percent(estimate.confidence)} interval {words.ends(estimate)}"
     figure = f"{words.figure(estimate.value)} ({ends})"
     figures = (
         f"The model {words.says.format(figure)}; always {words.constant} gives "
-        f"{words.figure(one.chance)}."
+        f"{words.figure(one.chance)}"
     )
     if estimate.low > one.chance:
-        return figures
-    return f"{figures} So this run does not show that the model learned more than that."
+        return f"{figures}."
+    return f"{figures}, so this run does not show that the model learned more than that."
 
 
 def about_ranking(measurements: Sequence[Measurement], one: Measurement) -> str:

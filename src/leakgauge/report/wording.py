@@ -12,29 +12,32 @@ _NAMES = {"lr": "learning rate", "max_bytes": "memory bound in bytes"}
 
 
 def number(value: float) -> str:
-    """Return a figure with three decimals, or as many as distinguish it from 0 and 1.
+    """Return a figure with three decimals, the most that intervals of these runs support.
 
-    >>> number(0.99712), number(0.99996), number(1.0)
-    ('0.997', '0.99996', '1.000')
+    Only an exact 0 or 1 is shown as such: 1.000 claims certainty.
+
+    >>> number(0.99712), number(0.99996), number(1.0), number(2e-7), number(-0.0001)
+    ('0.997', 'over 0.999', '1.000', 'below 0.001', '0.000')
     """
-    return _fixed(value, 3, 1.0).replace("-0.000", "0.000").replace("-", "\u2212")
+    return _rounded(value, 3, 1.0).replace("-", "\u2212")
 
 
 def percent(value: float) -> str:
-    """Return a share in per cent, with as many decimals as distinguish it from 0 and 100.
+    """Return a share in per cent with one decimal; only an exact share is 0 or 100 %.
 
-    >>> percent(0.99712), percent(0.99996), percent(0.5)
-    ('99.7 %', '99.996 %', '50 %')
+    >>> percent(0.99712), percent(0.999998), percent(1.0), percent(0.5), percent(1e-5)
+    ('99.7 %', 'over 99.9 %', '100 %', '50 %', 'below 0.1 %')
     """
-    return _fixed(100 * value, 1, 100.0).removesuffix(".0") + " %"
+    return _rounded(100 * value, 1, 100.0).removesuffix(".0") + " %"
 
 
-def _fixed(value: float, decimals: int, top: float) -> str:
-    """Return a rounded value, rounded to 0 or the top only if exact: 1 claims certainty."""
-    for places in range(decimals, decimals + 4):
-        text = f"{value:.{places}f}"
-        if float(text) == value or float(text) not in (0.0, top):
-            break
+def _rounded(value: float, decimals: int, top: float) -> str:
+    """Return a rounded value, or what bounds it if it would round to 0 or the top."""
+    text, step = f"{value:.{decimals}f}", 10**-decimals
+    if float(text) == 0:
+        return f"below {step}" if value > 0 else f"{0:.{decimals}f}"
+    if float(text) == top and value < top:
+        return f"over {top - step:.{decimals}f}"
     return text
 
 
@@ -91,12 +94,12 @@ def interval(estimate: Estimate) -> str:
 
 
 def signed(value: float) -> str:
-    """Return a difference with its sign, and decimals as ``number`` has them.
+    """Return a difference with its sign and three decimals.
 
-    >>> signed(0.0042), signed(-0.31), signed(0.0)
-    ('+0.004', '\u22120.310', '0.000')
+    >>> signed(0.0042), signed(-0.31), signed(0.0001), signed(0.0)
+    ('+0.004', '\u22120.310', '+0.000', '0.000')
     """
-    return ("+" if value > 0 else "") + number(value)
+    return f"{value:{'+' if value else ''}.3f}".replace("-", "\u2212")
 
 
 def change(difference: Estimate) -> str:

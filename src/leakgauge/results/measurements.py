@@ -21,6 +21,8 @@ ROWS_FILE = "rows.json"
 ACCUMULATED, STACKED = "accumulated", "stacked"
 CHOSEN, HEADLINE = "chosen", "headline"
 FIRST = "first-"
+MOST = "most"
+"""Name of a largest possible value in ``Measurement.theory``."""
 
 
 def first_rounds(count: int) -> str:
@@ -110,7 +112,7 @@ class Measurement:
             points (iteration, mean figure).
         details: reprs of the objects that computed the figure
             (``"adversary": "Forest(trees=50, ...)"``), and results of automatic choices.
-        theory: theoretical values of the same figure, by name.
+        theory: theoretical values of the same figure, by name; ``"most"`` is the largest possible.
         histogram: for ``epsilon``, the distribution of the scores behind it.
         held_out: the same figure on held-out shadow data, if a choice depends on it.
         versions: versions of the packages that computed the figure.

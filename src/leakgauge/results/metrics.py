@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from leakgauge.core.checks import require
-from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.results.measurements import MOST, Estimate, Measurement
 from leakgauge.results.scores import ACCURACY, BALANCED_ACCURACY, MACRO_F1, R2, TASK_AUROC
 from leakgauge.results.statistics import SHARE, student_t
 
@@ -107,8 +107,9 @@ def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
 
     Args:
         measurements: the same figure of runs that differ in their seed; at least one.
-        metric: its bounds limit the interval, unless a seed's value lies beyond them (an earlier
-            version wrote advantages below 0).
+        metric: its bounds limit the interval, and so does the largest value that a figure's theory
+            allows, unless a seed's value lies beyond them (an earlier version wrote advantages
+            below 0).
 
     Returns:
         An estimate; ``n`` is the number of seeds.
@@ -120,11 +121,25 @@ def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
         low, high = min(one.low for one in own), max(one.high for one in own)
         return Estimate(mean, low, high, count, own[0].confidence, "seeds")
     reach = student_t(count - 1, CONFIDENCE) * float(values.std(ddof=1) / np.sqrt(count))
+    trials = over_trials(own)
+    low = max(min(mean - reach, trials.low), min(metric.low, float(values.min())))
+    largest = min(metric.high, *(one.theory.get(MOST, math.inf) for one in measurements))
+    high = min(max(mean + reach, trials.high), max(largest, float(values.max())))
+    return Estimate(mean, low, high, count, CONFIDENCE, "seeds")
+
+
+def over_trials(own: Sequence[Estimate]) -> Estimate:
+    """Return the mean over seeds with the interval of the trials alone: for these trainings only.
+
+    Its half-widths are those of the seeds, added in quadrature, over the number of seeds.
+
+    >>> over_trials([Estimate(0.9, 0.8, 1.0, 50), Estimate(0.7, 0.6, 0.8, 50)]).low.__round__(3)
+    0.729
+    """
+    count, mean = len(own), float(np.mean([one.value for one in own]))
     below = math.hypot(*(one.value - one.low for one in own)) / count
     above = math.hypot(*(one.high - one.value for one in own)) / count
-    low = max(mean - max(reach, below), min(metric.low, float(values.min())))
-    high = min(mean + max(reach, above), max(metric.high, float(values.max())))
-    return Estimate(mean, low, high, count, CONFIDENCE, "seeds")
+    return Estimate(mean, mean - below, mean + above, sum(one.n for one in own), CONFIDENCE)
 
 
 UTILITY = {

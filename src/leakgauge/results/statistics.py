@@ -93,6 +93,16 @@ def share_estimate(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     return replace(mean, low=low, high=high)
 
 
+def at_most(estimate: Estimate, most: float) -> Estimate:
+    """Return an estimate whose value and interval stay below a maximum that its definition gives.
+
+    >>> at_most(Estimate(4.1, 3.9, 4.3, 100), 4.2).high
+    4.2
+    """
+    value, low, high = (min(end, most) for end in (estimate.value, estimate.low, estimate.high))
+    return replace(estimate, value=value, low=low, high=high)
+
+
 def mean_of(estimates: Sequence[Estimate]) -> Estimate:
     """Return the mean of estimates; interval ends are means, as if all errors were correlated.
 

@@ -12,7 +12,13 @@ from leakgauge.report.compare import Comparison, FinishedCell, PaperFigure
 from leakgauge.report.compare_page import render_comparison
 from leakgauge.report.page import Page, render_page
 from leakgauge.report.section import Section
-from leakgauge.results.measurements import REPORT_FILE, RUN_FILE, Measurement
+from leakgauge.results.measurements import (
+    MEASUREMENTS_FILE,
+    REPORT_FILE,
+    RUN_FILE,
+    Measurement,
+    read_measurements,
+)
 from leakgauge.runs.audit import REFUSED_FILE, UNFINISHED, AuditRun
 from leakgauge.runs.question import Answer, Question, answering
 from leakgauge.runs.store import Description, Store, key_of, read_description
@@ -37,7 +43,8 @@ def read_audit(folder: Path, description: Description | None = None) -> AuditRun
     """Read the finished questions of an audit.
 
     Raises:
-        InputError: the folder is damaged, or nothing in it is finished.
+        InputError: the folder is damaged, its ``measurements.jsonl`` was changed, or nothing in it
+            is finished.
     """
     described = description or read_description(folder)
     store = Store(folder)
@@ -46,7 +53,15 @@ def read_audit(folder: Path, description: Description | None = None) -> AuditRun
     refused = read_yaml(folder / REFUSED_FILE) if (folder / REFUSED_FILE).is_file() else {}
     left = [key for key in described.cells if key not in answers and key not in refused]
     reasons = dict.fromkeys(left, UNFINISHED)
-    return AuditRun(folder, described, answers, {**refused, **reasons})
+    audit = AuditRun(folder, described, answers, {**refused, **reasons})
+    require(
+        bool(left)
+        or not (folder / MEASUREMENTS_FILE).is_file()
+        or read_measurements(folder) == audit.measurements,
+        f"{str(folder / MEASUREMENTS_FILE)!r} does not hold the figures of the cells; repeat the "
+        "command of the run to make it anew",
+    )
+    return audit
 
 
 def _own(store: Store, key: str, described: Description) -> Answer:

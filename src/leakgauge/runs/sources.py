@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from leakgauge.core.checks import InputError, require
-from leakgauge.core.reductions import refuse_summed
+from leakgauge.core.reductions import refuse_penalty, refuse_summed
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.content import content_digest
 from leakgauge.data.fingerprints import fingerprint
@@ -46,9 +46,9 @@ def task_source(task: Task, dataset: Dataset, *, name: str = "task") -> Source:
     The fingerprint covers the records, and the content of model and loss: weights, settings, code.
 
     Raises:
-        InputError: the loss adds up the losses of its records.
+        InputError: the loss adds up the losses of its records, or reads trainable tensors itself.
     """
-    _refuse_summed(task, dataset)
+    _refuse_loss(task, dataset)
     made = content_digest(dataset.schema, task.model, task.loss)
     content = f"{fingerprint(dataset)} {made}"
     return Source(
@@ -62,8 +62,8 @@ def task_source(task: Task, dataset: Dataset, *, name: str = "task") -> Source:
     )
 
 
-def _refuse_summed(task: Task, dataset: Dataset) -> None:
-    """Refuse a loss that is a sum; what does not fit the model is refused where it is used."""
+def _refuse_loss(task: Task, dataset: Dataset) -> None:
+    """Refuse a loss that is a sum or reads weights; what does not fit is refused where it runs."""
     own, rows = copy.deepcopy(task.model).eval(), slice(0, TRIED)
     device = next((leaf.device for leaf in own.parameters()), torch.device("cpu"))
     try:
@@ -72,7 +72,9 @@ def _refuse_summed(task: Task, dataset: Dataset) -> None:
     except REFUSALS:
         return
     if isinstance(outputs, torch.Tensor) and len(outputs) == len(dataset.y[rows]):
-        refuse_summed(task.mean_loss, outputs, dataset.y[rows].to(device))
+        targets = dataset.y[rows].to(device)
+        refuse_summed(task.mean_loss, outputs, targets)
+        refuse_penalty(task.mean_loss, outputs, targets)
 
 
 def unchanged(spec: Spec, wanted: str) -> Source:

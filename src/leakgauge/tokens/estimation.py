@@ -9,7 +9,7 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.rng import torch_stream
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.statistics import mean_estimate
+from leakgauge.results.statistics import at_most, mean_estimate
 from leakgauge.tokens.estimators import estimator, jackknife
 from leakgauge.tokens.fitting import CriticScores, FittedCritic, fit
 from leakgauge.tokens.networks import FLAT
@@ -35,8 +35,9 @@ class Information:
     estimate of one critic: the information itself can be larger.
 
     Attributes:
-        bound: estimate in nats, with an interval over blocks of held-out pairs. It is a lower bound
-            in the mean for InfoNCE, NWJ and MINE, but not for SMILE.
+        bound: estimate in nats, with an interval over blocks of held-out pairs, which ends at
+            ``limit`` at the latest. It is a lower bound in the mean for InfoNCE, NWJ and MINE, but
+            not for SMILE.
         in_sample: estimate on the pairs that the critic learned from, in nats.
         critic_gap: matched minus mismatched score; not an information (section 4.2.1).
         gap_in_sample: critic gap on the pairs that the critic learned from, as in the paper.
@@ -159,7 +160,8 @@ def _check_blocks(source: PairSource, settings: CriticSettings, seed: int) -> No
 
 def _information(fitted: FittedCritic, held_out: CriticScores, known: CriticScores) -> Information:
     measure = estimator(fitted.settings.estimator)
-    bound = replace(jackknife(held_out.parts, measure), n=held_out.pairs)
+    limit = measure.limit(held_out.group)
+    bound = at_most(replace(jackknife(held_out.parts, measure), n=held_out.pairs), limit)
     matched, mismatched, gap = (
         replace(mean_estimate(values.numpy()), n=held_out.pairs)
         for values in (*held_out.gaps.T, held_out.gaps[:, 0] - held_out.gaps[:, 1])
@@ -177,6 +179,6 @@ def _information(fitted: FittedCritic, held_out: CriticScores, known: CriticScor
         gap_in_sample=float(means[0] - means[1]),
         matched=matched,
         mismatched=mismatched,
-        limit=measure.limit(held_out.group),
+        limit=limit,
         iterations=fitted.iterations,
     )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from leakgauge.report.section import ONE_TRAINING
 from leakgauge.runs.assessment import Assessment, Baseline, Controls, Finding, Threat, Variant
 from leakgauge.runs.question import Answer, Prepared
 from leakgauge.runs.spec import NONE
@@ -47,7 +48,7 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
         findings=findings,
         baselines=baselines,
         no_worst="the figures are about batches, not about single users or records",
-        limits=LIMITS,
+        limits=(ONE_TRAINING, *LIMITS),
     )
 
 

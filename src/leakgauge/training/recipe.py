@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import require, require_positive
+from leakgauge.core.numbers import MOST
 from leakgauge.core.types import Params
 from leakgauge.training.catalog import OPTIMIZERS, SGD, own_rate, parse_optimizer
 from leakgauge.training.rules import Memory, SgdRule, UpdateRule, rule_of
@@ -63,7 +64,8 @@ class Recipe:
                 taken for those of plain SGD.
 
         Raises:
-            InputError: the optimizer cannot be simulated, or rates are missing or too many.
+            InputError: the optimizer cannot be simulated, rates are missing or too many, or the
+                steps are more than ``MOST``.
         """
         own = own_rate(optimizer)
         base = lr if own is None else own
@@ -75,6 +77,7 @@ class Recipe:
             not rates or len(rates) == steps,
             f"{len(rates)} rates came for {steps} local steps; give one for each step",
         )
+        require(steps <= MOST, f"{steps:,} local steps of a client; expected at most {MOST:,}")
         every = tuple(map(float, rates)) or (float(base or 0.0),) * steps
         rule = named_rule(optimizer)
         if rule is None:

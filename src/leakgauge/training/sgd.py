@@ -1,12 +1,15 @@
 """Epochs of training as a pure function from parameters to parameters."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import torch
 
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.defenses import Defense
 from leakgauge.gradients import params_of
-from leakgauge.gradients.probing import fresh_buffers
+from leakgauge.gradients.probing import fresh_buffers, refuse_written
+from leakgauge.gradients.watching import OperationWatcher
 from leakgauge.training.local import plain_sgd, refusal_in_training, train
 from leakgauge.training.optimizers import Optimizing
 from leakgauge.training.state import working_copy
@@ -64,12 +67,21 @@ def train_epoch(
 def outputs_of(
     task: Task, params: Params, data: Dataset, *, chunk: int = 4096
 ) -> torch.Tensor | None:
-    """Return the model's outputs ``[n, ...]``; None where it has none, or no tensor."""
+    """Return the model's outputs ``[n, ...]``; None where it has none, or no tensor.
+
+    Raises:
+        InputError: the model writes its parameters, so that a chunk would change the next one.
+    """
     outputs: list[torch.Tensor] = []
     own, _ = working_copy(task, {**params_of(task.model), **params})
+    seen, leaves = OperationWatcher(), dict(own.model.named_parameters())
+    seen.follow(leaves)
     with torch.no_grad():
         for x in torch.split(data.x, chunk):
-            outputs.append(own.outputs(x, fresh_buffers(own)))
+            with nullcontext() if outputs else seen:
+                outputs.append(own.outputs(x, fresh_buffers(own)))
+            if len(outputs) == 1:
+                refuse_written(task.model, seen.changed(leaves))
             if not isinstance(outputs[-1], torch.Tensor):
                 return None
     return torch.cat(outputs) if outputs else None

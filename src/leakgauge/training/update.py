@@ -22,7 +22,7 @@ from leakgauge.core.types import Grads, Params, Task
 from leakgauge.training.catalog import OPTIMIZERS, SGD, own_rate
 from leakgauge.training.payload import PayloadInput, read_payload
 from leakgauge.training.recipe import Recipe
-from leakgauge.training.state import check_names, check_numbers, check_shapes
+from leakgauge.training.state import check_names, check_numbers, check_shapes, in_types_of
 from leakgauge.training.stored import read_parts, write_parts
 from leakgauge.training.validity import Validity, gradient_change, measure
 
@@ -111,10 +111,8 @@ class Update:
         if self.labels is not None:
             codes = self.labels.dim() == 1 and self.labels.dtype == torch.int64
             sound = codes or (self.labels.dim() > 0 and self.labels.is_floating_point())
-            came = f"{list(self.labels.shape)} {self.labels.dtype}"
-            require(
-                sound, f"labels are {came}; expected one int64 code, or numbers, for each record"
-            )
+            came = f"labels are {list(self.labels.shape)} {self.labels.dtype}"
+            require(sound, f"{came}; expected one int64 code, or numbers, for each record")
 
     def as_gradient(self) -> Grads:
         """Return the gradient at ``before`` of the mean loss of all records, leaf ``[1, *p]``.
@@ -174,6 +172,7 @@ class Update:
         return measure(
             self.before,
             self._change(),
+            after=self.values if self.kind == "weights" else None,
             lr=self._mean_rate(),
             steps=self.steps,
             batch_size=self.batch_size or 1,
@@ -205,24 +204,23 @@ class Update:
         check_names(self.before, wanted, "the update", type(model).__name__)
 
     def fitted(self, model: nn.Module) -> "Update":
-        """Return the update under the model's names.
+        """Return the update under the model's names, in its type where that is finer.
 
         Raises:
             InputError: names or shapes of the trainable parameters do not fit the model.
         """
         way = model_way([*self.before, *self.held], model, "the update")
-        parts = ("values", "before", "buffers", "held")
-        if any(ours != theirs for ours, theirs in way.items()):
-            named: Any = {one: renamed(getattr(self, one), way) for one in parts}
-            return replace(self, **named).fitted(model)
-        self.check_fits(model)
-        return self
+        own: Any = {}
+        for part in ("values", "before", "buffers", "held"):
+            sent = getattr(self, part)
+            made = in_types_of(model, renamed(sent, way))
+            own |= {part: made} if any(made.get(n) is not leaf for n, leaf in sent.items()) else {}
+        fitted = replace(self, **own) if own else self
+        fitted.check_fits(model)
+        return fitted
 
     def in_place(self, model: nn.Module) -> nn.Module:
-        """Return the model with the tensors ``held`` of the client's initial model.
-
-        Returns:
-            A copy; the model itself where ``held`` is empty.
+        """Return the model, or a copy with the tensors ``held`` of the client's initial model.
 
         Raises:
             InputError: the model has no such name, or another shape.

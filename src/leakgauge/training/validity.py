@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leakgauge.core.precision import precision_of
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients import batch_gradients
 from leakgauge.gradients.probing import GradientMethod
@@ -38,7 +39,7 @@ class Validity:
             batch size, since records' gradients nearly cancel in a mean. A loss of a few nats
             cannot fall far while its gradient stays constant. None where the rate is not known.
         rounding: estimate of the relative error of the approximated gradient that results from
-            the weights' number format.
+            the precision of the weights, as their digits show it: bfloat16 that was cast counts.
         gradient_change: l2 norm of the difference between the model's gradients after and
             before, over that before, on the inputs of ``gradient_change``; None without inputs.
         steps: local steps; the approximation is exact for one.
@@ -100,21 +101,26 @@ def measure(
     before: Params,
     change: Params,
     *,
+    after: Params | None,
     lr: float | None,
     steps: int,
     batch_size: int,
     gradient_change: float | None,
 ) -> Validity:
-    """Return the measures of a change of weights, leaf ``[*p]``."""
+    """Return the measures of a change of weights, leaf ``[*p]``; ``after``: weights as sent."""
     squared = {name: _square(leaf) for name, leaf in change.items()}
     weights = {name: _square(leaf) for name, leaf in before.items()}
     total = sum(squared.values())
+    sent = before if after is None else after  # a client trains from what it received, as it is
+    eps = torch.finfo(precision_of(sent.values())).eps
     return Validity(
         drift=_ratio(total, sum(weights.values())),
         layers={name: _ratio(value, weights[name]) for name, value in squared.items()},
         descent=None if lr is None else batch_size * total / (lr * steps),
         # A gradient changes no weights, so it is not rounded with them.
-        rounding=_ratio(steps * sum(map(_rounding, before.values())), total) if total else 0.0,
+        rounding=_ratio(steps * sum(_rounding(leaf, eps) for leaf in before.values()), total)
+        if total
+        else 0.0,
         gradient_change=gradient_change,
         steps=steps,
     )
@@ -136,10 +142,10 @@ def _square(leaf: Tensor) -> float:
     return float(leaf.double().square().sum())
 
 
-def _rounding(leaf: Tensor) -> float:
+def _rounding(leaf: Tensor, eps: float) -> float:
     """Return the squared norm of rounding errors, each uniform within half a spacing."""
     _, exponent = torch.frexp(leaf.double())
-    spacing = torch.finfo(leaf.dtype).eps / 2 * 2.0 ** exponent.double()
+    spacing = eps / 2 * 2.0 ** exponent.double()
     return float(torch.where(leaf == 0, 0, spacing).square().sum()) / 12
 
 

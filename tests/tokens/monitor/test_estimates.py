@@ -1,5 +1,7 @@
 """Estimates in the background: from streams and from checkpoints; what fails is a line."""
 
+import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from leakgauge import Monitor
-from leakgauge.tokens.monitor import estimating
+from leakgauge.tokens.monitor import background, estimating
 from leakgauge.tokens.monitor.background import Background
 from leakgauge.tokens.monitor.job import StreamJob
 from leakgauge.tokens.monitor.publisher import Publisher, Screen
@@ -55,6 +57,7 @@ def test_a_stream_gives_estimates_at_its_checkpoints() -> None:
         checkpoints=[110, 150],
         gather=1,
         settings=QUICK,
+        wait=120,
         log=lambda values, step: seen.append((values, step)),
     ) as monitor:
         train(monitor_model(monitor), 151)
@@ -103,7 +106,7 @@ def test_a_stream_whose_gradients_show_the_features_has_information_and_others_n
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(4, 6, bias=False), nn.Linear(6, 1, bias=False))
         optimizer = torch.optim.SGD(model.parameters(), 0.0)
-        with Monitor(model, every=10**6, checkpoints=[999], gather=1, wait_s=120) as monitor:
+        with Monitor(model, every=10**6, checkpoints=[999], gather=1, wait=120) as monitor:
             for _ in range(1000):
                 optimizer.zero_grad()
                 model(torch.randn(4, 4)).sum().backward()
@@ -133,7 +136,13 @@ def test_checkpoints_take_records_weights_and_the_loss_of_the_loop() -> None:
         return functional.cross_entropy(outputs, y)
 
     with Monitor(
-        model, every=100, checkpoints=[0, 45], pairs="checkpoint", loss=loss, settings=QUICK
+        model,
+        every=100,
+        checkpoints=[0, 45],
+        pairs="checkpoint",
+        loss=loss,
+        settings=QUICK,
+        wait=120,
     ) as monitor:
         train(model, 46, size=4, each=lambda number, x, y: monitor.step(x, y))
     assert monitor.notes == [
@@ -156,7 +165,7 @@ def test_a_stream_that_is_too_short_is_told() -> None:
 def test_a_failed_estimate_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     model = network()
     monkeypatch.setattr(estimating, "StreamJob", lambda *given: Failing())
-    with Monitor(model, checkpoints=[110], gather=1, settings=QUICK) as monitor:
+    with Monitor(model, checkpoints=[110], gather=1, settings=QUICK, wait=120) as monitor:
         train(model, 120)
     assert monitor.notes == ["no estimate at step 110: ValueError: of the job"]
 
@@ -182,7 +191,46 @@ def test_one_estimate_waits_a_second_is_left_out_and_the_end_waits_so_long() -> 
     assert [step for step, _ in done] == [1, 2]
     assert isinstance(done[0][1], dict)
     assert done[0][1]["threads"] == 1
-    assert done[1][1] == "it did not end within 0.2 seconds of the loop's end"
+    assert done[1][1] == "it did not end within 0.2 s of the loop's end; wait=60 waits longer"
+
+
+class Never:
+    """An executor whose jobs never end."""
+
+    def submit(self, job: Any) -> Future[Any]:
+        return Future()
+
+    def shutdown(self, **given: Any) -> None:
+        return
+
+
+@pytest.mark.parametrize(
+    ("wait", "least", "most"), [(None, 0.5, 1.5), (0.2, 0.2, 0.7), (0, 0, 0.3)]
+)
+def test_the_end_waits_so_long_and_names_what_is_missing(
+    wait: float | None,
+    least: float,
+    most: float,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By default estimates take as long as the loop, which here has none for half a second."""
+    monkeypatch.setattr(background, "ProcessPoolExecutor", lambda **given: Never())
+    model = network()
+    with Monitor(model, checkpoints=[110, 120], gather=1, settings=QUICK, wait=wait) as monitor:
+        train(model, 110)
+        time.sleep(0.5)
+        train(model, 11)
+        began = time.monotonic()
+    assert least <= time.monotonic() - began < most
+    assert ("for the estimates of steps 110, 120 (wait=0" in capsys.readouterr().err) == (
+        most > 0.3
+    )
+    assert [note.partition(": it did not end within ")[0] for note in monitor.notes] == [
+        "no estimate at step 110",
+        "no estimate at step 120",
+    ]
+    assert all(note.endswith("wait=60 waits longer") for note in monitor.notes)
 
 
 @pytest.mark.usefixtures("one_process")

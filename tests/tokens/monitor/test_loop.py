@@ -55,6 +55,7 @@ def test_weights_and_random_states_are_those_without_it(defense: Prune | None) -
                 settings=QUICK,
                 defense=defense,
                 live=False,
+                wait=120,
             ) as monitor:
                 train(model, 120)
             assert len(monitor.records) == 41, monitor.notes

@@ -23,6 +23,7 @@ SHARED = ("task", "ask", "device", "seed")
 EXAMPLES = (
     "leakgauge federation kept --task audit:task",
     "leakgauge federation kept --task audit:task --ask membership --only-round 2",
+    "leakgauge federation site-1/kept site-2/kept --task audit:task --owner site-1=1",
     "leakgauge federation kept --task audit:task --local-lr 0.1 --batch-size 32 --local-epochs 1",
 )
 
@@ -39,10 +40,11 @@ def federation(
     given: options.GivenOptions,
     gate_options: GateOptions,
     folder: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            help="folder in which updates were kept (leakgauge.integrations: flower, nvflare)",
-            metavar="DIR",
+            help="folder in which updates were kept (leakgauge.integrations: flower, nvflare); "
+            "several of one run are read together",
+            metavar="DIR...",
         ),
     ],
     out: options.Out = None,
@@ -54,13 +56,13 @@ def federation(
     def command() -> Command:
         from leakgauge.integrations.kept_reading import read_kept
 
-        require(bool(folder), "DIR is empty; expected a folder in which updates were kept")
-        read_kept(folder)
+        require(all(folder), "DIR is empty; expected a folder in which updates were kept")
+        read_kept(*folder)
         words = [one if one.startswith(KEPT) else f"{KEPT}{one}" for one in given.get(ASK, ())]
         typed = {**given, **({ASK: tuple(words)} if words else {})}
-        spec = options.spec_of(FederationSpec, typed, kept=folder)
+        spec = options.spec_of(FederationSpec, typed, kept=tuple(folder))
         asked = [word for one in spec.ask for word in (f"--{ASK}", plain_word(one))]
-        repeat = repeat_command(NAME, spec, files=[folder, *asked])
+        repeat = repeat_command(NAME, spec, files=[*folder, *asked])
         return Command(NAME, {NAME: (questions()[NAME], spec)}, repeat)
 
     run_questions(

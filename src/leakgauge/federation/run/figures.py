@@ -113,7 +113,7 @@ def _measurement(
     assumed: str,
 ) -> Measurement:
     spec = prepared.spec
-    who = {RECONSTRUCTION: spec.method, MEMBERSHIP: "chosen", PROPERTY: "simulated clients"}
+    who = {RECONSTRUCTION: spec.method, MEMBERSHIP: "weighted sum", PROPERTY: "simulated clients"}
     context = CellContext(
         question=NAME,
         game=ask,

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import optimize, special
 from torch import Tensor
 
 from leakgauge.core.checks import InputError
@@ -25,7 +25,6 @@ from leakgauge.membership.run.target_model import given_target, with_params
 from leakgauge.membership.run.training import MembershipRecipe
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.roc import auroc
 from leakgauge.results.scores import ScoredTrials, score
 from leakgauge.runs.parts import Kept
 
@@ -58,6 +57,12 @@ class LossDrop(ScoreAttack):
 LOSS_ATTACKS: Mapping[str, Any] = {one.name: one for one in (LossAfter(), LossDrop())}
 """Attacks by name; they run in addition to those of the membership question."""
 
+SEVERAL = "weighted sum:"
+"""First word of the name of several attacks."""
+
+PRIOR = 10
+"""Number of validation records that equal weights of the attacks count as."""
+
 MEMBERS = 400
 """Largest number of records of a client in an attack, and of unused records."""
 
@@ -69,7 +74,7 @@ class MembershipResult:
     Attributes:
         member: whether each target is the client's ``[n]``.
         log_odds: log odds of that ``[n]``.
-        adversary: the attack with the best validation AUROC.
+        adversary: the attack, or ``SEVERAL`` and the weight of each.
     """
 
     member: NDArray[np.bool_]
@@ -88,10 +93,10 @@ class MembershipResult:
 
 
 def infer_members(prepared: FederationPrepared, one: KeptUpdate) -> MembershipResult:
-    """Return the best attack's result from the model before and after a client's training.
+    """Return the attacks' result from the model before and after a client's training.
 
     An attacker knows some of the client's records and some that no client has; other records are
-    its targets.
+    its targets. Several attacks are summed with weights from validation records (``weigh``).
 
     Raises:
         InputError: the records are too few, or no attack could be run.
@@ -112,20 +117,65 @@ def infer_members(prepared: FederationPrepared, one: KeptUpdate) -> MembershipRe
         for name in spec.adversary or ATTACKS
     ]
     target = target.viewed([attack.needs for attack in attacks])
-    found: list[tuple[float, MembershipResult]] = []
-    refused = []
+    names, found, refused = [], [], []
     for attack in attacks:
         try:
             scores = run_attack(attack, target, fitted_at=target, seed=seed)
         except InputError as error:
             refused.append(f"{attack.name}: {error}")
             continue
-        favour = float(auroc(target.validation.member, scores.validation))
-        result = MembershipResult(target.targets.member, scores.targets, attack.name)
-        found.append((favour, result))
+        names.append(attack.name)
+        found.append(scores)
     if not found:
         raise InputError("; ".join(refused))
-    return max(found, key=itemgetter(0))[1]  # the first of equal ones
+    name, log_odds = names[0], found[0].targets
+    if len(found) > 1:
+        validation = np.stack([one.validation for one in found])
+        known = target.validation.member
+        weights = weigh(validation, known)
+        log_odds = weights @ (np.stack([one.targets for one in found]) - _middle(validation, known))
+        shares = weights * _spread(validation)[:, 0]
+        each = zip(names, shares / shares.sum(), strict=True)
+        name = f"{SEVERAL} {', '.join(f'{one} {share:.0%}' for one, share in each)}"
+    return MembershipResult(target.targets.member, log_odds, name)
+
+
+def weigh(scores: Floats, member: NDArray[np.bool_]) -> Floats:
+    """Return weights ``[M]`` of attacks whose weighted sum tells members, near equal ones.
+
+    A logistic regression on standardised scores, with a penalty on deviations from equal weights
+    that counts as ``PRIOR`` records. A few validation records do not choose among attacks: the one
+    that happens to be best on them is often not the best on others.
+
+    Args:
+        scores: scores of validation records ``[M, n]``, higher for members.
+        member: whether each is a member ``[n]``.
+    """
+    scaled = (scores - _middle(scores, member)) / _spread(scores)
+    sign, n = np.where(member, 1.0, -1.0), len(member)
+    share = np.where(member, 0.5 / member.sum(), 0.5 / (~member).sum())
+    equal = np.full(len(scores), 1 / len(scores))
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        apart, right = weights - equal, sign * (weights @ scaled)
+        value = share @ np.logaddexp(0, -right) + PRIOR / n / 2 * apart @ apart
+        slope = -scaled @ (share * sign * special.expit(-right)) + PRIOR / n * apart
+        return float(value), slope
+
+    bounds = [(0.0, None)] * len(scores)
+    best = optimize.minimize(loss, equal, jac=True, method="L-BFGS-B", bounds=bounds)
+    weights: Floats = best.x if best.x.any() else equal
+    return weights / _spread(scores)[:, 0]
+
+
+def _middle(scores: Floats, member: NDArray[np.bool_]) -> Floats:
+    means = [scores[:, side].mean(axis=1, keepdims=True) for side in (member, ~member)]
+    return np.asarray(sum(means) / 2)
+
+
+def _spread(scores: Floats) -> Floats:
+    spread = scores.std(axis=1, keepdims=True)
+    return np.asarray(np.where(spread > 0, spread, 1.0))
 
 
 def from_arrays(kept: Kept) -> MembershipResult:

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require, require_known
+from leakgauge.core.names import few
 from leakgauge.core.types import Dataset, Task
 from leakgauge.core.versions import versions
 from leakgauge.data.source import Source
+from leakgauge.federation.run.owners import owners
 from leakgauge.federation.spec import (
     ASKS,
     CLIENT,
@@ -20,7 +22,7 @@ from leakgauge.federation.spec import (
     FederationSpec,
     plain_word,
 )
-from leakgauge.integrations.kept_reading import KeptRounds, KeptUpdate, read_kept
+from leakgauge.integrations.kept_reading import KeptRounds, KeptUpdate, other_runs, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.inversion.run.received import local_steps
 from leakgauge.results.measurements import Run
@@ -119,13 +121,13 @@ def prepare(spec: FederationSpec, source: Source) -> FederationPrepared:
 
 def _opened(spec: FederationSpec, source: Source) -> FederationPrepared:
     """Return the kept updates with the owners of the auditor's records, before any check."""
-    whole = read_kept(spec.kept)
+    whole = read_kept(*spec.kept)
     kept = whole.only(spec.only_round, spec.only_client)
     assert source.task is not None
     assert source.dataset is not None
     data = source.dataset.to(spec.device)
     task = Task(source.task.model.to(spec.device), source.task.loss)
-    public, held = _owners(data, whole)
+    public, held = owners(data, whole, spec.owner)
     training = LocalTraining(
         lr=spec.local_lr,
         batch_size=spec.batch_size,
@@ -189,12 +191,11 @@ def _check_steps(prepared: FederationPrepared, one: KeptUpdate) -> None:
 
 
 def _check_membership(prepared: FederationPrepared) -> None:
-    names = enumerate(prepared.kept.clients[:6], start=1)
     require(
         len(prepared.held) > 0,
         f"the owners of the task's records are unknown; add a secret {CLIENT!r} to its Dataset: 0 "
-        "for records that no client has, 1 for those of the first kept client, and so on "
-        f"({', '.join(f'{number}: {name}' for number, name in names)})",
+        "for records that no client has, 1 for those of the client of partition 0, and so on; "
+        f"kept are {few(prepared.kept.clients)}",
     )
     asked = [name for name in prepared.kept.clients if name in prepared.held]
     fewest = min([len(prepared.public), *(len(prepared.held[name]) for name in asked)])
@@ -256,29 +257,6 @@ def _secret(prepared: FederationPrepared) -> str:
     return chosen
 
 
-def _owners(data: Dataset, kept: KeptRounds) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the rows of records that no client has, and of each client's records."""
-    if CLIENT not in data.secrets:
-        return torch.arange(len(data), device=data.x.device), {}
-    codes = data.secrets[CLIENT]
-    require(
-        int(codes.max()) <= len(kept.clients),
-        f"secret {CLIENT!r} in the task's Dataset names client number {int(codes.max())}; "
-        f"{len(kept.clients)} were kept ({', '.join(kept.clients)})",
-    )
-    public = (codes == 0).nonzero().flatten()
-    require(
-        len(public) > 0,
-        f"every record of the task's Dataset is some client's (secret {CLIENT!r} is never 0); add "
-        "records that no client has",
-    )
-    rows = {
-        name: (codes == number).nonzero().flatten()
-        for number, name in enumerate(kept.clients, start=1)
-    }
-    return public, {name: one for name, one in rows.items() if len(one) > 0}
-
-
 def description_of(prepared: FederationPrepared) -> Run:
     """Return the settings and facts of a run for the report."""
     kept, source = prepared.kept, prepared.source
@@ -303,16 +281,21 @@ def description_of(prepared: FederationPrepared) -> Run:
 
 def _notes(prepared: FederationPrepared) -> Sequence[str]:
     notes = [f"{plain_word(ask)} is not asked: {why}" for ask, why in prepared.not_asked.items()]
+    others = other_runs(prepared.kept)
+    if others:
+        notes.append(
+            f"the folder also keeps other runs, which are not read: {few(map(str, others))}"
+        )
     if RECONSTRUCTION not in prepared.spec.ask:
         return notes
-    few = sum(
+    larger = sum(
         one.examples is not None and prepared.spec.images is None and one.examples > limit
         for one in prepared.kept.updates
         for limit in [count_of(prepared, one)]
     )
-    if few:
+    if larger:
         notes.append(
-            f"{few} updates have more records than a search looks for; it finds records with a "
+            f"{larger} updates have more records than a search looks for; it finds records with a "
             "mean gradient like the update's (--images)"
         )
     each = ((prepared.known(one), one.examples) for one in prepared.kept.updates)

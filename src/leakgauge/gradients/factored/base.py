@@ -37,7 +37,8 @@ class Factors(ABC):
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the weight's gradient as a matrix ``[out, in_features]``.
 
-        A convolution has ``[out, in * k * k]``, an embedding ``[words, dimensions]``.
+        A convolution has ``[out, in * k * k]``, an embedding ``[words, dimensions]``, and a linear
+        layer ``[out, in]``, also one that keeps its weight transposed.
         """
 
     def tensors(self) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from leakgauge.gradients.factored.base import Factors, WholeGradients
 from leakgauge.gradients.factored.products import LayerCalls, has_factors, layer_factors
 from leakgauge.gradients.gradients import per_example_gradients
 from leakgauge.gradients.probing import private, trainable, vectorisable_kernels
-from leakgauge.gradients.walk import Layer, walk
+from leakgauge.gradients.walk import Layer, uses, walk
 
 TOLERANCE = 1e-3
 """Largest relative error of factors that are accepted as the records' gradients.
@@ -29,10 +29,10 @@ def factors(
 ) -> dict[str, Factors]:
     """Return the gradient of each record's loss by layer, as factors where it is a product.
 
-    Linear layers, convolutions and embeddings that run once give factors: one pass over all
-    records yields their inputs and output gradients. Other layers give whole gradients, and so does
-    a model with interacting records or with weights used outside of their modules. Two records
-    decide which case holds.
+    Linear layers (also ``Conv1D`` of transformers), convolutions and embeddings that run once give
+    factors: one pass over all records yields their inputs and output gradients. Other layers give
+    whole gradients, and so does a model with interacting records or with weights used outside of
+    their modules. Two records and the graph of their pass decide which case holds.
 
     Args:
         task: the model and its loss; the module is not changed.
@@ -93,7 +93,14 @@ class Factoring:
         wanted = [known[name] for name in (known if layers is None else layers)]
         found = _products(task, params, x[:2], y[:2], wanted)
         exact = per_example_gradients(task, params, x[:2], y[:2])
-        proved = [one for one in wanted if one.name in found and _is_exact(found[one.name], exact)]
+        once = _read_once(task, params, x[:2], y[:2])
+        proved = [
+            one
+            for one in wanted
+            if once.issuperset(one.parameters)
+            and one.name in found
+            and _is_exact(found[one.name], exact)
+        ]
         rest = [one for one in wanted if one not in proved]
         return cls(task, proved, rest, [one.name for one in wanted])
 
@@ -143,6 +150,18 @@ def _summed_loss(task: Task, x: Tensor, y: Tensor) -> Tensor:
         return record_losses(task.mean_loss, outputs, y, vectorised=True).sum()
     except (RuntimeError, ValueError):  # The loss branches on its data.
         return record_losses(task.mean_loss, outputs, y, vectorised=False).sum()
+
+
+def _read_once(task: Task, params: Params, x: Tensor, y: Tensor) -> set[str]:
+    """Return the parameters that no more than one operation of a pass reads.
+
+    Two records may not show that a weight is used elsewhere, too: their units may be off there.
+    """
+    own = private(task, params)
+    with torch.enable_grad(), vectorisable_kernels():
+        loss = own.mean_loss(own.outputs(x), y)
+    counted = uses(loss, dict(own.model.named_parameters()))
+    return {name for name, count in counted.items() if count <= 1}
 
 
 def _is_exact(found: Factors, exact: Grads) -> bool:

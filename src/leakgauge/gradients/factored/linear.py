@@ -18,6 +18,7 @@ class LinearFactors(Factors):
         bias: full name of the bias; None without one.
         x: inputs ``[n, t, in]``.
         dy: gradients in the outputs ``[n, t, out]``.
+        transposed: whether the weight is kept as ``[in, out]``, as in ``Conv1D`` of transformers.
     """
 
     stored = ("x", "dy")
@@ -26,6 +27,7 @@ class LinearFactors(Factors):
     bias: str | None
     x: Tensor
     dy: Tensor
+    transposed: bool = False
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -34,7 +36,8 @@ class LinearFactors(Factors):
 
     def gradient(self) -> Grads:
         """Return the gradients by name."""
-        grads = {self.weight: self.dy.mT @ self.x}
+        made = self.x.mT @ self.dy if self.transposed else self.dy.mT @ self.x
+        grads = {self.weight: made}
         return grads if self.bias is None else {**grads, self.bias: self.dy.sum(1)}
 
     def gram(self) -> Tensor:
@@ -46,7 +49,7 @@ class LinearFactors(Factors):
         return inputs * (dy @ dy.T)
 
     def project(self, kernels: Tensor) -> Tensor:
-        """Return the weight's gradient times kernels ``[n, out, k]``."""
+        """Return the weight's gradient ``[out, in]`` times kernels ``[n, out, k]``."""
         passed = self.x @ kernels.T
         return self.dy.mT * passed if self.x.shape[1] == 1 else self.dy.mT @ passed
 

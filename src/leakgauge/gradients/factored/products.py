@@ -54,7 +54,16 @@ def has_factors(module: nn.Module, layer: Layer) -> bool:
         return module.padding_mode == "zeros" and _padding(module) is not None
     if type(module) is nn.Embedding:
         return module.max_norm is None and not module.scale_grad_by_freq and not module.sparse
-    return type(module) is nn.Linear
+    return type(module) is nn.Linear or is_transposed(module)
+
+
+def is_transposed(module: nn.Module) -> bool:
+    """Return whether a module is transformers' ``Conv1D``, linear with a weight ``[in, out]``.
+
+    Its name says so, so that transformers need not be imported.
+    """
+    own = type(module)
+    return own.__name__ == "Conv1D" and own.__module__.partition(".")[0] == "transformers"
 
 
 def layer_factors(module: Any, caught: LayerCalls, dy: Tensor) -> Factors | None:
@@ -68,8 +77,11 @@ def layer_factors(module: Any, caught: LayerCalls, dy: Tensor) -> Factors | None
     layer, x = caught.layer, caught.inputs[0]
     weight, bias = _name(layer, "weight"), _name(layer, "bias")
     known = bias if bias in layer.parameters else None
-    if isinstance(module, nn.Linear):
-        return None if x.dim() < 2 else LinearFactors(weight, known, _places(x), _places(dy))
+    turned = is_transposed(module)
+    if turned or isinstance(module, nn.Linear):
+        if x.dim() < 2:
+            return None
+        return LinearFactors(weight, known, _places(x), _places(dy), turned)
     if isinstance(module, nn.Embedding):
         return _of_words(module, weight, x, dy)
     if x.dim() != module.weight.dim():

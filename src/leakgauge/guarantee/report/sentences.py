@@ -48,13 +48,22 @@ def verdict_words(promised: float, *, violated: bool) -> tuple[Level, str]:
 
 def sentences(audited: AuditedGuarantee) -> list[str]:
     """Return the result for non-specialist readers; the first text is the verdict."""
-    return [verdict(audited), _audit(audited), _measured(audited)]
+    found = [_outcome(audited)] if _is_idle(audited) else []
+    return [verdict(audited), *found, _audit(audited), _measured(audited)]
 
 
 def verdict(audited: AuditedGuarantee) -> str:
-    """Return the promise, what it is worth, the noise of better promises, and the outcome."""
-    parts = [_promised(audited), _worth(audited), more_noise(audited), _outcome(audited)]
-    return " ".join(filter(None, parts))
+    """Return the promise, what it is worth, the noise of better promises, and the outcome.
+
+    An audit that finds nothing against a promise that protects nothing changes no decision; its
+    outcome then stands with the other sentences.
+    """
+    parts = [_promised(audited), _worth(audited), more_noise(audited)]
+    return " ".join(filter(None, [*parts, "" if _is_idle(audited) else _outcome(audited)]))
+
+
+def _is_idle(audited: AuditedGuarantee) -> bool:
+    return protects_nothing(audited) and not audited.violated
 
 
 def protects_nothing(audited: AuditedGuarantee) -> bool:

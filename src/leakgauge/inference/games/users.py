@@ -226,6 +226,14 @@ def check_users(counts: Sequence[int], *, batch_size: int, candidates: int) -> N
     )
 
 
+def default_of_users(default: int, fitting: int) -> str:
+    """Return the note that a smaller batch replaces the default one."""
+    return (
+        f"the default batch of {default} records leaves too few users, who each need two disjoint "
+        f"batches; batches of {fitting} are used. Another size: --batch-size"
+    )
+
+
 def _blocks(users: int, candidates: int, most: int) -> int:
     """Return the number of blocks of m or more users; 1 if users are too few."""
     if users < MIN_BLOCKS * candidates:

@@ -8,6 +8,7 @@ from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
 from leakgauge.inference.metrics import BASELINES, METRICS
 from leakgauge.inference.report.games import rules
 from leakgauge.inference.report.promises import promises
+from leakgauge.inference.report.sentences import one_training
 from leakgauge.inference.report.threat_model import known, unknown
 from leakgauge.inference.report.titles import (
     adversary_tests,
@@ -15,9 +16,9 @@ from leakgauge.inference.report.titles import (
     leading,
     most_at_risk_of,
 )
-from leakgauge.inference.report.verdict import smallest_visible, verdict
+from leakgauge.inference.report.verdict import InferenceVerdict, smallest_visible, verdict
 from leakgauge.report.grouping import Test
-from leakgauge.results.measurements import Measurement
+from leakgauge.results.measurements import Measurement, Run
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.assessment import Assessment, Baseline, Finding, Promised, Threat, Worst
 from leakgauge.runs.question import Answer
@@ -66,8 +67,12 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
             if each.epsilon is not None
             for one in _promised(f"{each.game}: {each.defense}", each.epsilon)
         ],
-        limits=LIMITS,
+        limits=[*filter(None, [one_training(run, _leading(run, tests))]), *LIMITS],
     )
+
+
+def _leading(run: Run, tests: Sequence[Test]) -> list[InferenceVerdict]:
+    return [one for one in (verdict(run, test) for test in leading(tests)) if one is not None]
 
 
 def _threat(answer: Answer, tests: Sequence[Test]) -> Threat:

@@ -7,7 +7,9 @@ from typing import Any
 from leakgauge.inference.catalog import USER
 from leakgauge.inference.report.verdict import (
     InferenceVerdict,
+    few_seeds,
     limited_by_records,
+    more_seeds,
     smallest_visible,
 )
 from leakgauge.inference.spec import BATCH_SIZES, TRIALS, InferenceSpec
@@ -42,6 +44,8 @@ def next_command(run: Run, answered: Sequence[InferenceVerdict], question: Quest
         if set(spec.defense) != {NONE}:
             return ""
         return _command(question, replace(spec, defense=(NONE, *DEFENSES)))
+    if any(one.headline == few_seeds(run) for one in answered):
+        return _command(question, replace(spec, seeds=more_seeds(run)))
     blind = {
         one.test.game
         for one in answered

@@ -14,6 +14,7 @@ from leakgauge.inference.report.promises import (
     promises,
 )
 from leakgauge.inference.report.rows import worst_by_ask
+from leakgauge.inference.report.sentences import one_training
 from leakgauge.inference.report.titles import (
     adversary_tests,
     baselines_of,
@@ -53,6 +54,7 @@ def to_json(answer: Answer, folder: Path) -> dict[str, Any]:
         "secret": run.settings["secret"],
         "seed": run.settings["seed"],
         "headline": _headline(run, measurements),
+        "caveat": one_training(run, _worst(run, measurements)),
         "warnings": [*run.warnings, *useless_models(learned)],
         "cells": [
             {**_test(run, test), "utility": utility.get((test.game, test.defense), {})}
@@ -63,9 +65,12 @@ def to_json(answer: Answer, folder: Path) -> dict[str, Any]:
 
 def _headline(run: Run, measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
     """Return one entry for each game: the worst of its leading tests."""
+    return [_entry(one, measurements) for one in _worst(run, measurements)]
+
+
+def _worst(run: Run, measurements: Sequence[Measurement]) -> list[InferenceVerdict]:
     each = [verdict(run, test) for test in leading(adversary_tests(measurements))]
-    worst = worst_by_ask([one for one in each if one is not None])
-    return [_entry(one, measurements) for one in worst.values()]
+    return [*worst_by_ask([one for one in each if one is not None]).values()]
 
 
 def _entry(one: InferenceVerdict, measurements: Sequence[Measurement]) -> dict[str, Any]:

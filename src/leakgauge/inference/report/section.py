@@ -44,7 +44,7 @@ from leakgauge.inference.report.views import (
 )
 from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.grouping import Test
-from leakgauge.report.levels import CLEAR_AUROC, STRONG_AUROC, auroc_rule
+from leakgauge.report.levels import CLEAR_AUROC, LEAKS, STRONG_AUROC, auroc_rule
 from leakgauge.report.section import DefenseEffect, Section
 from leakgauge.report.templates import render
 from leakgauge.report.utility import about_ranking, about_utility, useless_models, utilities
@@ -104,6 +104,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "strong": STRONG_AUROC,
             "clear": CLEAR_AUROC,
             "rule": auroc_rule(),
+            "leaks": LEAKS,
             "defenses": defense_views(tables, at=question.name),
             "stacked": any(when == STACKED for test in tests for _, when in test.figures),
             "promises": promised,
@@ -143,6 +144,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         ],
         effect=_effect(tables, lead),
         next_command=next_command(run, lead, question),
+        caveat=sentences.one_training(run, lead),
         nav=_nav(question.name, tests, bool(tables), bool(promised), bool(learned)),
     )
 

@@ -80,6 +80,33 @@ def _covered(run: Run) -> list[str]:
     ]
 
 
+BETWEEN_TRAININGS = 0.07
+"""AUROC by which two trainings of such networks typically differ; ``intervals.md`` has how it was
+measured."""
+
+OPEN = (0.55, 0.95)
+"""AUROCs between which trainings were seen to differ that much; near 1 they agree."""
+
+
+def one_training(run: Run, verdicts: Sequence[InferenceVerdict]) -> str:
+    """Return what an interval of one training leaves out; empty with several seeds.
+
+    Args:
+        run: the run with its settings.
+        verdicts: verdicts of the headlines.
+    """
+    if run.settings.get("seeds", 1) > 1 or not verdicts:
+        return ""
+    known = [one.test.game for one in verdicts if OPEN[0] <= one.auroc.value <= OPEN[1]]
+    if not known:
+        return "One training: others may differ; --seeds 5 measures it."
+    games = " and ".join(dict.fromkeys(known))
+    return (
+        f"One training: in others the AUROC of {games} inference may differ by about "
+        f"{BETWEEN_TRAININGS:g}; --seeds 5 measures it."
+    )
+
+
 def about_most_at_risk(one: Measurement, mean: Measurement) -> str:
     """Return a sentence that compares the user most at risk with all users.
 

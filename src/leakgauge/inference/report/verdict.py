@@ -1,12 +1,13 @@
 """The meaning of a test's figures, in a sentence for non-specialist readers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.inference.games.blocks import most_blocks
 from leakgauge.inference.report.games import cases, inferred, values
 from leakgauge.inference.report.titles import adversary_tests, called, covers_all_rounds, title
+from leakgauge.inference.run.over_seeds import BY_SEED, trials_interval
 from leakgauge.inference.words import FRESH
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import HEADLINES, level_of, strength_of
@@ -61,11 +62,29 @@ def verdict(run: Run, test: Test) -> InferenceVerdict | None:
     if one is None:
         return None
     level = level_of(one.estimate, one.chance)
+    headline = HEADLINES[level]
     writers = {"none": _none_seen, "inconclusive": _inconclusive, "below": _below}
     text = writers.get(level, _leak)(run, one)
-    return InferenceVerdict(
-        test, title(test), level, HEADLINES[level], text, one.estimate, one.chance
-    )
+    if level == "inconclusive" and _trials_show(one):
+        headline, text = few_seeds(run), _undecided(run, one)
+    return InferenceVerdict(test, title(test), level, headline, text, one.estimate, one.chance)
+
+
+def _trials_show(one: Measurement) -> bool:
+    """Return whether these trainings leak, so that only the spread over seeds leaves it open."""
+    alone = trials_interval(one)
+    return alone is not None and alone.low > one.chance
+
+
+def few_seeds(run: Run) -> str:
+    """Return the headline of seeds that differ too much for their number."""
+    seeds = run.settings.get("seeds", 1)
+    return f"{'Two' if seeds == 2 else seeds} seeds cannot decide"
+
+
+def more_seeds(run: Run) -> int:
+    """Return the number of seeds to take where fewer cannot decide."""
+    return int(max(5, 2 * run.settings.get("seeds", 1)))
 
 
 def smallest_visible(auroc: Estimate, chance: float) -> float:
@@ -106,6 +125,18 @@ def _inconclusive(run: Run, one: Measurement) -> str:
         f"{_sentence(_who(one))} neither finds nor rules out leakage of {_figures(run, one)}. A "
         f"leak up to an AUROC of {number(one.estimate.high)} would not have been seen; "
         f"{_what_limits(run, one)}. {_sentence(_stronger(one))} may find more."
+    )
+
+
+def _undecided(run: Run, one: Measurement) -> str:
+    alone = trials_interval(one)
+    assert alone is not None
+    return (
+        f"{few_seeds(run)} whether {_observed(run, one)} leak {inferred(one.game, one.secret)}. "
+        f"For these trainings alone {_who(one)} has an AUROC of {number(alone.value)} "
+        f"({_ends(alone, number)}, from the trials; by seed {one.details[BY_SEED]}), above the "
+        f"{number(one.chance)} of guessing. For other trainings so few seeds allow "
+        f"{number(one.estimate.low)} to {number(one.estimate.high)}. Use --seeds {more_seeds(run)}."
     )
 
 
@@ -153,7 +184,10 @@ def _below(run: Run, one: Measurement) -> str:
 
 
 def _interval(one: Measurement, *, share: bool = True) -> str:
-    written, estimate = percent if share else number, one.estimate
+    return _ends(one.estimate, percent if share else number)
+
+
+def _ends(estimate: Estimate, written: Callable[[float], str]) -> str:
     ends = f"{written(estimate.low)} to {written(estimate.high)}"
     return f"{percent(estimate.confidence)} interval {ends}"
 

@@ -51,7 +51,11 @@ def describe(
         notes=(
             *source.notes,
             *records.notes,
-            *(_users(records, split, spec) if USER in spec.ask else _rare(records, split, spec)),
+            *(
+                _users(records, split, spec, games[USER].batch_size if USER in games else None)
+                if USER in spec.ask
+                else _rare(records, split, spec)
+            ),
             *(note for one in games.values() for note in (*one.game.notes, *one.notes)),
         ),
         versions=versions(),
@@ -60,7 +64,7 @@ def describe(
     )
 
 
-def _users(records: Records, split: Split, spec: InferenceSpec) -> list[str]:
+def _users(records: Records, split: Split, spec: InferenceSpec, batch: int | None) -> list[str]:
     """Return notes about the users of each part, and about those that are left out."""
     assert records.users is not None
     users = records.users.cpu()
@@ -74,8 +78,8 @@ def _users(records: Records, split: Split, spec: InferenceSpec) -> list[str]:
     if used < total:
         notes.append(
             f"{total - used} of {total} users have fewer than "
-            f"{BATCHES_OF_A_USER * spec.batch_of(USER)} records (two batches) and take no part, "
-            "not even in training"
+            f"{BATCHES_OF_A_USER * (batch or spec.batch_of(USER))} records (two batches) and take "
+            "no part, not even in training"
         )
     wanted = (spec.private_users, spec.shadow_users)
     if private < wanted[0] or public < wanted[1]:

@@ -8,12 +8,15 @@ import numpy as np
 
 from leakgauge.inference.metrics import METRICS
 from leakgauge.report.wording import number
-from leakgauge.results.measurements import CHOSEN, HEADLINE, Measurement, rounds_of
-from leakgauge.results.metrics import metric_named, over_seeds
+from leakgauge.results.measurements import CHOSEN, HEADLINE, Estimate, Measurement, rounds_of
+from leakgauge.results.metrics import metric_named, over_seeds, over_trials
 from leakgauge.results.scores import AUROC
 
 BY_SEED = "by seed"
 """Name of the detail with the figure of each seed."""
+
+BY_TRIALS = "interval of the trials"
+"""Name of the detail with the interval for the trainings at hand, which says nothing of others."""
 
 
 def combined(measurements: Sequence[Measurement]) -> list[Measurement]:
@@ -89,10 +92,23 @@ def _common(several: Sequence[Measurement]) -> dict[str, str]:
 
 
 def _by_seed(several: Sequence[Measurement]) -> dict[str, str]:
-    """Return the figure of each seed; empty for single rounds and sums of the first ones."""
+    """Return each seed's figure and the trials' interval; empty for rounds and first sums."""
     if isinstance(several[0].round, int) or rounds_of(several[0].round) is not None:
         return {}
-    return {BY_SEED: ", ".join(f"{one.seed}: {number(one.estimate.value)}" for one in several)}
+    alone = over_trials([one.estimate for one in several])
+    low, high = (min(1.0, max(0.0, end)) for end in (alone.low, alone.high))
+    return {
+        BY_SEED: ", ".join(f"{one.seed}: {number(one.estimate.value)}" for one in several),
+        BY_TRIALS: f"{low:.6f} to {high:.6f}",
+    }
+
+
+def trials_interval(one: Measurement) -> Estimate | None:
+    """Return a mean over seeds with the interval of its trials alone; None for a single seed."""
+    if BY_TRIALS not in one.details:
+        return None
+    low, high = map(float, one.details[BY_TRIALS].split(" to "))
+    return replace(one.estimate, low=low, high=high)
 
 
 def _mean_curve(several: Sequence[Measurement]) -> tuple[tuple[float, float], ...] | None:

@@ -23,7 +23,7 @@ from leakgauge.inference.catalog import (
 from leakgauge.inference.checking import GameAttacks, adversary_names, attacks_for, defenses_of
 from leakgauge.inference.games.blocks import BatchSizeError, default_that_fits
 from leakgauge.inference.games.games import code_of
-from leakgauge.inference.games.users import check_users
+from leakgauge.inference.games.users import check_users, default_of_users
 from leakgauge.inference.run.description import describe
 from leakgauge.inference.run.footprint import check_footprint
 from leakgauge.inference.run.splitting import split_of
@@ -101,8 +101,7 @@ def _prepared(spec: InferenceSpec, source: Source, sizes: dict[str, int]) -> Inf
         net=spec.net,
         secret=spec.secret,
     )
-    split = split_of(records, spec)
-    _refuse(spec, records, split)
+    split = _fitting_split(spec, records, sizes)
     stages: list[GameStage] = []
     refused: list[str] = []
     for number, ask in enumerate(spec.ask, start=1):
@@ -114,6 +113,27 @@ def _prepared(spec: InferenceSpec, source: Source, sizes: dict[str, int]) -> Inf
             refused.append(f"{ask}: {error}")
     run = describe(stages, split, records, spec, source)
     return InferencePrepared(spec, source, tuple(stages), run, records.label, tuple(refused))
+
+
+def _fitting_split(spec: InferenceSpec, records: Records, sizes: dict[str, int]) -> Split:
+    """Return the split; a default batch that is too large for the users gets smaller."""
+    first = spec.batch_of(USER) if USER in spec.ask else 1
+    refusal: InputError | None = None
+    for size in range(sizes.get(USER, first), 0, -1):
+        sized = spec if size == first else replace(spec, batch_size=size)
+        try:
+            split = split_of(records, sized)
+            _refuse(sized, records, split)
+        except InputError as error:
+            refusal = refusal or error
+            if spec.batch_size is not None:
+                break
+            continue
+        if size < first:
+            sizes[USER] = size
+        return split
+    assert refusal is not None
+    raise refusal
 
 
 def _fitting_stages(
@@ -140,7 +160,7 @@ def _fitting_stages(
             ) from error
         if size is None:
             return stages
-        note = default_that_fits(spec.batch_of(ask), size)
+        note = (default_of_users if ask == USER else default_that_fits)(spec.batch_of(ask), size)
         return [replace(one, notes=(*one.notes, note)) for one in stages]
 
 

@@ -209,6 +209,7 @@ class Difference:
             return self._perturb.value(grads, row), None
         value, weights, size = self._perturb(grads, row)
         after = first_order_slope(self._task, self._slots, weights, x, y, masks.replay())
+        masks.finish()
         return value, (after - before) / size
 
 

@@ -31,6 +31,10 @@ class ReluMaskReplay:
         self._at = 0
         return self
 
+    def finish(self) -> None:
+        """Refuse a second run that took fewer masks than the first one made."""
+        _require_same(self._at == len(self._masks))
+
     def run(self, func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> Tensor | None:
         """Return the outputs of a ReLU; None for any other call."""
         read = _KNOWN.get(func)
@@ -43,12 +47,15 @@ class ReluMaskReplay:
             first: Tensor = func(*args, **given)
             self._masks.append(before if slope else first.detach())
             return first
-        fits = self._at < len(self._masks) and self._masks[self._at].shape == x.shape
-        require(fits, "the model does not compute the same in a second run; choose slope=exact")
+        _require_same(self._at < len(self._masks) and self._masks[self._at].shape == x.shape)
         mask, self._at = self._masks[self._at], self._at + 1
         # The kernel of autograd: x where the mask is positive, slope times x elsewhere.
         outputs: Tensor = torch.ops.aten.leaky_relu_backward(x, mask, slope, False)
         return x.copy_(outputs) if inplace else outputs
+
+
+def _require_same(same: bool) -> None:
+    require(same, "the model does not compute the same in a second run; choose slope=exact")
 
 
 Call = tuple[Tensor, float, bool]

@@ -11,6 +11,7 @@ from leakgauge.core.checks import InputError, require, require_choice, require_c
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.inversion.labels.methods import (
     NOISE,
+    Counted,
     OutputLayer,
     counts,
     expectation,
@@ -42,11 +43,14 @@ class LabelGuess:
         labels: ``[T, B]`` int64, ascending within each batch.
         method: ``"idlg"``, ``"gradinversion"`` or ``"counts"``.
         counts: records of each class ``[T, C]`` int64; each row adds up to B.
+        residual: distance of the counts from whole numbers ``[T]``, in records, as in ``Counted``;
+            None where labels were not counted.
     """
 
     labels: Tensor
     method: str
     counts: Tensor
+    residual: Tensor | None = None
 
 
 def infer_labels(
@@ -107,10 +111,10 @@ def infer_labels(
             raise InputError(_NO_STAND_IN)
         if signs and slopes.is_plain:
             expected = expectation(task, params, layer, like)
-            counted = counts_by_signs(grads, layer, batch, expected)
-        else:
-            counted = _counted(slopes, params, grads, batch, like)
-        return LabelGuess(_labels(counted, batch), method, counted)
+            by_signs = counts_by_signs(grads, layer, batch, expected)
+            return LabelGuess(_labels(by_signs, batch), method, by_signs)
+        counted = _counted(slopes, params, grads, batch, like)
+        return LabelGuess(_labels(counted.counts, batch), method, counted.counts, counted.residual)
     by_sign = slopes.is_plain or slopes.show_the_label_by_sign()
     if method == "idlg":
         labels = (idlg(grads, layer) if by_sign else slopes.labels(grads))[:, None]
@@ -120,8 +124,8 @@ def infer_labels(
     return LabelGuess(labels, method, _histogram(labels, grads[layer.weight].shape[1]))
 
 
-def _counted(slopes: Slopes, params: Params, grads: Grads, batch: int, like: Tensor) -> Tensor:
-    """Return the number of records of each class ``[T, C]``, in closed form where one exists."""
+def _counted(slopes: Slopes, params: Params, grads: Grads, batch: int, like: Tensor) -> Counted:
+    """Return the number of records of each class, in closed form where one exists."""
     expected = expectation(slopes.task, params, slopes.layer, like)
     if slopes.is_plain:
         return counts(grads, slopes.layer, batch, expected)

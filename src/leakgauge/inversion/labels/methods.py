@@ -70,7 +70,7 @@ def output_layer_of(model: nn.Module) -> OutputLayer:
     """Return the ``nn.Linear`` that was registered last, which is assumed to give the logits.
 
     Raises:
-        InputError: the model has no ``nn.Linear``.
+        InputError: the model has no ``nn.Linear``, or the last one shares its weight.
 
     >>> output_layer_of(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))).weight
     '2.weight'
@@ -82,6 +82,14 @@ def output_layer_of(model: nn.Module) -> OutputLayer:
     )
     last = layers[-1]
     weight, *bias = last.parameters
+    own = model.get_submodule(last.name).weight
+    named = model.named_parameters(remove_duplicate=False)
+    shared = [name for name, leaf in named if leaf is own]
+    require(
+        len(shared) == 1,
+        f"the last nn.Linear {last.name!r} shares its weight ({', '.join(shared)}), so that "
+        "gradient is not of the outputs alone; pass the labels (as known)",
+    )
     return OutputLayer(last.name, weight, next(iter(bias), None))
 
 
@@ -163,6 +171,27 @@ def outputs_and_inputs(task: Task, params: Params, layer: OutputLayer, like: Ten
     return LayerSeen(logits, seen, feature)
 
 
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Counts of labels, and how far the gradient is from whole numbers.
+
+    Attributes:
+        counts: records of each class ``[T, C]``, int64.
+        residual: largest distance of a class's count from a whole number ``[T]``, in records: 0
+            where the stand-ins predict as the private records do. From 0.5 on the gradient does not
+            determine the counts.
+    """
+
+    counts: Tensor
+    residual: Tensor
+
+    @classmethod
+    def nearest(cls, wanted: Tensor, total: int, near: Tensor | None = None) -> "Counted":
+        """Return the counts nearest to ``near``, by default ``wanted [T, C]`` as measured."""
+        found = nearest_counts(wanted if near is None else near, total)
+        return cls(found, (wanted - found).abs().amax(dim=1))
+
+
 TIE = 1e-4
 """Largest relative difference of rows that point away from the rest equally."""
 
@@ -230,8 +259,8 @@ def gradinversion(grads: Grads, layer: OutputLayer, batch: int) -> Tensor:
     return order[:, :batch].sort(dim=1).values
 
 
-def counts(grads: Grads, layer: OutputLayer, batch: int, expected: Expected) -> Tensor:
-    """Return the number of records of each class in each of T batches ``[T, C]``, int64.
+def counts(grads: Grads, layer: OutputLayer, batch: int, expected: Expected) -> Counted:
+    """Return the number of records of each class in each of T batches.
 
     The gradient of the bias is the mean prediction less the share of each class, so
     ``n_c = B (mean p_c - g_c)``. Without a bias the weight's gradient is projected on the mean
@@ -247,8 +276,9 @@ def counts(grads: Grads, layer: OutputLayer, batch: int, expected: Expected) -> 
 
     >>> grads = {"bias": torch.tensor([[-0.5, 0.25, 0.25]])}
     >>> flat = Expected(torch.full((1, 3), 1 / 3), torch.zeros(1, 1), torch.zeros(1, 3, 1))
-    >>> counts(grads, OutputLayer("", "weight", "bias"), 4, flat)
-    tensor([[4, 0, 0]])
+    >>> found = counts(grads, OutputLayer("", "weight", "bias"), 4, flat)
+    >>> found.counts, found.residual.round(decimals=3).tolist()
+    (tensor([[4, 0, 0]]), [0.667])
     """
     require_count(batch, "batch size")
     if layer.bias is not None:
@@ -256,7 +286,7 @@ def counts(grads: Grads, layer: OutputLayer, batch: int, expected: Expected) -> 
     else:
         weight = gradient_of(grads, layer.weight, 3).double()
         share = expected.along_feature(expected.product.double() - weight)
-    return nearest_counts(batch * share, batch)
+    return Counted.nearest(batch * share, batch)
 
 
 def nearest_counts(wanted: Tensor, total: int) -> Tensor:

@@ -6,7 +6,7 @@ also where the model turns the layer's outputs into others (``log_softmax``).
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -14,15 +14,15 @@ from torch.nn import functional
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.losses import is_cross_entropy
-from leakgauge.core.reductions import Reduction, reduction_of, summed_loss
+from leakgauge.core.reductions import Reduction, reduction_of, refuse_penalty, summed_loss
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.probing import explained, private, trainable
 from leakgauge.inversion.labels.methods import (
     CHUNK,
+    Counted,
     Expected,
     OutputLayer,
     gradient_of,
-    nearest_counts,
     outputs_and_inputs,
 )
 
@@ -68,11 +68,17 @@ class Slopes:
                 "loss; pass the labels (as known), or take a loss of classes that is the sum of "
                 "the records' losses, or their mean, also weighted by class"
             )
+        refuse_penalty(
+            task.mean_loss, weight.new_zeros(2, len(weight)), torch.arange(2).to(weight.device)
+        )
         own, record = private(task, params), None
         if like is not None:
             seen = outputs_and_inputs(task, params, layer, like[:1, :2])
             record = None if torch.equal(seen.outputs, seen.logits) else like[0, :1]
-        return cls(own, layer, len(weight), record, reduction)
+        found = cls(own, layer, len(weight), record, reduction)
+        if record is not None:
+            found._require_no_other_way(record)
+        return found
 
     @property
     def is_plain(self) -> bool:
@@ -96,6 +102,18 @@ class Slopes:
                 targets = torch.full((len(z),), label, device=z.device)
                 loss = summed_loss(self.task.mean_loss, outputs, targets)
                 yield torch.autograd.grad(loss, leaf, retain_graph=True)[0].detach()
+
+    def _require_no_other_way(self, record: Tensor) -> None:
+        """Refuse a model whose outputs another record changes where the layer's stay."""
+        like = self.task.model.get_parameter(self.layer.weight)
+        z = torch.linspace(-1, 1, self.classes).to(like)[None]
+        with torch.no_grad():
+            one, other = (replace(self, record=x)._outputs(z) for x in (record, 0 * record))
+        require(
+            torch.allclose(one, other),
+            f"the outputs depend on more of a record than {self.layer.module!r}, the last "
+            "nn.Linear, gives; pass the labels (as known)",
+        )
 
     def _outputs(self, z: Tensor) -> Tensor:
         """Return the model's outputs where the layer's are ``z [n, C]``."""
@@ -160,8 +178,8 @@ class Slopes:
 
     def counts(
         self, grads: Grads, params: Params, batch: int, like: Tensor, expected: Expected
-    ) -> Tensor:
-        """Return the number of records of each class in each of T batches ``[T, C]``, int64.
+    ) -> Counted:
+        """Return the number of records of each class in each of T batches.
 
         With S, the mean slopes of a record of each class, the gradient of the bias is
         ``sum_c q_c S_c``. Shares q that add up to 1 solve it by least squares. In a mean that
@@ -184,7 +202,8 @@ class Slopes:
         mean = self._mean(seen.outputs, towards)
         shares = _solved(mean, sent / batch if self.reduction.summed else sent)
         raw = shares.clamp(min=0) / self.reduction.weights
-        return nearest_counts(batch * raw / raw.sum(dim=1, keepdim=True), batch)
+        each = batch / raw.sum(dim=1, keepdim=True)
+        return Counted.nearest(each * shares / self.reduction.weights, batch, each * raw)
 
     def _mean(self, z: Tensor, towards: Tensor) -> Tensor:
         """Return the mean slopes by target, output and label ``[T, C, C]``, float64."""

@@ -10,6 +10,7 @@ SSIM = "ssim"
 LPIPS = "lpips"
 COLUMNS = "columns"
 LABEL_ACCURACY = "label_accuracy"
+LABEL_RESIDUAL = "label_residual"
 TOKEN_ACCURACY = "token_accuracy"
 SEQUENCES = "sequences"
 GAIN = "gain"
@@ -29,6 +30,13 @@ METRICS = {
     SEQUENCES: Metric(title="Sequences right"),
     LABEL_ACCURACY: Metric(title="Labels right"),
     MATCHED: Metric(title="Update matched", tabled=False),
+    LABEL_RESIDUAL: Metric(
+        title="Labels' distance from whole counts",
+        unit="records",
+        high=math.inf,
+        higher_is_worse=False,
+        tabled=False,
+    ),
     "matching_greedy": Metric(title="Matched, greedy"),
     "matching_greedy_no_pooling": Metric(title="Matched, greedy, no pooling"),
     "matching_greedy_no_labels": Metric(title="Matched, greedy, no labels"),

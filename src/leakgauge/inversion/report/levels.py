@@ -5,7 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from leakgauge.core.checks import InputError
-from leakgauge.inversion.metrics.table import COLUMNS, LOSS, MATCHED, PSNR, TOKEN_ACCURACY
+from leakgauge.inversion.metrics.table import (
+    COLUMNS,
+    LABEL_RESIDUAL,
+    LOSS,
+    MATCHED,
+    PSNR,
+    TOKEN_ACCURACY,
+)
 from leakgauge.inversion.words import (
     ASSUMED,
     CLASS_MEAN,
@@ -19,7 +26,7 @@ from leakgauge.inversion.words import MATCHED as LEAST_MATCHED
 from leakgauge.report.compare import Group
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Badge, Level
-from leakgauge.report.wording import count, percent, short
+from leakgauge.report.wording import count, number, percent, short
 from leakgauge.results.measurements import Estimate, Measurement
 
 CLEAR_DB, CLOSE_DB = 20.0, 27.0
@@ -166,6 +173,10 @@ def sentence(test: Test) -> str:
 
 def statement(test: Test) -> str:
     """Return the result of an attempt, without its title; raises like ``sentence``."""
+    return _of_figure(test) + _of_counted_labels(test)
+
+
+def _of_figure(test: Test) -> str:
     verdict = verdict_of(test)
     return " ".join(filter(None, (_result(test, verdict), _training(test, verdict))))
 
@@ -188,6 +199,23 @@ def _training(test: Test, verdict: InversionVerdict) -> str:
     if loss is not None and ASSUMED in loss.details:
         said.append(f"Assumed: {loss.details[ASSUMED]}.")
     return " ".join(said)
+
+
+UNDETERMINED = 0.5
+"""Distance from a whole number, in records, from which a count may as well be another one."""
+
+
+def _of_counted_labels(test: Test) -> str:
+    """Return how sure labels are that were counted from the gradient; empty for others."""
+    residual = test.at(LABEL_RESIDUAL)
+    if residual is None:
+        return ""
+    far, several = residual.estimate.value, residual.estimate.n > 1
+    sure = "so the gradient does not determine them" if far >= UNDETERMINED else "0 is exact"
+    return (
+        f" Labels were counted from the gradient: the counts lie up to {number(far)} records from "
+        f"whole numbers{', on average over the updates' if several else ''} ({sure})."
+    )
 
 
 _MATCHED = {

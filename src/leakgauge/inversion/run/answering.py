@@ -6,9 +6,10 @@ from leakgauge.core.checks import InputError
 from leakgauge.inversion.attack import assumptions, order_warnings, search_progress
 from leakgauge.inversion.labels.inference import label_accuracy
 from leakgauge.inversion.metrics.lpips import NO_WEIGHTS, Lpips
-from leakgauge.inversion.metrics.table import LABEL_ACCURACY, MATCHED
+from leakgauge.inversion.metrics.table import LABEL_ACCURACY, LABEL_RESIDUAL, MATCHED
 from leakgauge.inversion.observed import AttackOptions, SearchProgress
 from leakgauge.inversion.run.attempt import Attempt
+from leakgauge.inversion.run.keeping import keep_received
 from leakgauge.inversion.run.kept import facts_of, keep_facts, keep_records
 from leakgauge.inversion.run.measuring import (
     SNAPSHOTS,
@@ -19,7 +20,6 @@ from leakgauge.inversion.run.measuring import (
 from leakgauge.inversion.run.over_epochs import OverEpochs
 from leakgauge.inversion.run.preparing import InversionPrepared, ReceivedPrepared
 from leakgauge.inversion.run.rebuilt import Rebuilt
-from leakgauge.inversion.run.received import keep_received
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.run.updates import attack_updates, in_updates
 from leakgauge.runs.checkpoint import Checkpoint
@@ -151,6 +151,8 @@ def rebuild(
         others[LABEL_ACCURACY] = label_accuracy(labels, y)
     if found.matched is not None and attempt.defense == NONE:
         others[MATCHED] = found.matched
+    if found.label_residual is not None:
+        others[LABEL_RESIDUAL] = found.label_residual
     warnings = (*sent.warnings(simulated=attempt.simulates), *found.notes)
     if method.traits.searches:
         warnings += order_warnings(spec.labels, method, simulate=spec.simulate)
@@ -173,5 +175,5 @@ def _run_received(prepared: ReceivedPrepared, folder: WorkFolder, progress: Prog
     labels = None if spec.redact else received.labels.tolist()  # they are a part of the records
     warnings = list(received.warnings)
     keep_facts(folder.files, [{"warnings": warnings, "labels": labels}])
-    figures = measurements_of_update(received, spec, update.method, described.data["name"])
-    return Answer(replace(described, warnings=warnings), figures)
+    measured = measurements_of_update(received, spec, update.method, described.data["name"])
+    return Answer(replace(described, warnings=warnings), measured)

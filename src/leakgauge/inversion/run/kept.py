@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from safetensors.torch import save_file
@@ -13,9 +12,17 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_text, write_text
-from leakgauge.core.types import Schema
-from leakgauge.data.decode import column_hits, decode
-from leakgauge.inversion.metrics.table import COLUMNS, LPIPS, PSNR, SEQUENCES, SSIM, TOKEN_ACCURACY
+from leakgauge.core.types import Column, Schema
+from leakgauge.data.decode import column_hits, decode, number_text
+from leakgauge.inversion.metrics.table import (
+    COLUMNS,
+    LPIPS,
+    METRICS,
+    PSNR,
+    SEQUENCES,
+    SSIM,
+    TOKEN_ACCURACY,
+)
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.report.facts import plain_interval
@@ -76,7 +83,7 @@ def _keep_rows(folder: Path, schema: Schema, rebuilt: Sequence[Rebuilt]) -> None
         hits = column_hits(x, truth, schema)
         rows[str(at)] = [
             {name: (text, bool(hits[name][row])) for name, text in texts.items()}
-            for row, texts in enumerate(_texts(x, schema))
+            for row, texts in enumerate(_texts(x, schema, rebuilt=True))
         ]
     write_text(folder / ROWS_FILE, json.dumps(rows))
 
@@ -99,19 +106,19 @@ def _positions(values: Iterable[Any]) -> dict[str, Any]:
     return {f"token {at}": value for at, value in enumerate(values, start=1)}
 
 
-def _texts(x: Tensor, schema: Schema) -> list[dict[str, str]]:
+def _texts(x: Tensor, schema: Schema, *, rebuilt: bool = False) -> list[dict[str, str]]:
     """Return the columns of encoded records ``[n, D]`` as a reader writes them."""
     rows = decode(x, schema).to_dict("records")
-    return [{str(name): _text(value) for name, value in row.items()} for row in rows]
+    columns = schema.columns
+    return [{one.name: _text(row[one.name], one, rebuilt) for one in columns} for row in rows]
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, column: Column, rebuilt: bool) -> str:
     if pd.isna(value):
         return "(missing)"
-    if not isinstance(value, float):
+    if column.kind != "number":
         return str(value)
-    # Float32 has about seven digits; more would be the encoding's rounding.
-    return np.format_float_positional(value, precision=6, fractional=False, trim="-")
+    return number_text(value, column, rebuilt=rebuilt)
 
 
 def facts_of(attempt: Attempt, rebuilt: Rebuilt) -> dict[str, Any]:
@@ -123,7 +130,9 @@ def facts_of(attempt: Attempt, rebuilt: Rebuilt) -> dict[str, Any]:
         "chance": dict(rebuilt.chance),
         "baselines": {
             name: {
-                metric: plain_interval(mean_estimate(values.double().numpy()))
+                metric: plain_interval(
+                    mean_estimate(values.double().numpy(), bounds=METRICS[metric].bounds)
+                )
                 for metric, values in guess.items()
                 if metric in EACH_RECORD
             }

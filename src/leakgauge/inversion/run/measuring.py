@@ -9,7 +9,15 @@ from torch import Tensor
 from leakgauge.inversion.methods import Method
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import psnr
-from leakgauge.inversion.metrics.table import GAIN, LABEL_ACCURACY, LOSS, MATCHED, METRICS, PSNR
+from leakgauge.inversion.metrics.table import (
+    GAIN,
+    LABEL_ACCURACY,
+    LABEL_RESIDUAL,
+    LOSS,
+    MATCHED,
+    METRICS,
+    PSNR,
+)
 from leakgauge.inversion.observed import Reconstruction
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Curve, Rebuilt, Scores
@@ -154,7 +162,7 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
 def measurements_of_update(
     received: Received, spec: InversionSpec, method: Method, name: str
 ) -> tuple[Measurement, ...]:
-    """Return the figures that exist without true records: the loss, and the match of the update.
+    """Return what exists without true records: loss, match of the update, sureness of labels.
 
     Args:
         received: the rebuilt records.
@@ -168,10 +176,12 @@ def measurements_of_update(
     found = _measurement(spec, method, spec.method[0], name, LOSS, loss)
     details = {**found.details, **assumed}
     found = replace(found, curve=received.curve, seconds=seconds, details=details)
-    if received.matched is None:
-        return (found,)
-    one = Estimate(received.matched, received.matched, received.matched, 1)
-    return found, replace(found, metric=MATCHED, estimate=one, curve=None, seconds=0.0)
+    figures = [found]
+    for metric, value in ((MATCHED, received.matched), (LABEL_RESIDUAL, received.label_residual)):
+        if value is not None:
+            one = Estimate(value, value, value, 1, unit=METRICS[metric].unit)
+            figures.append(replace(found, metric=metric, estimate=one, curve=None, seconds=0.0))
+    return tuple(figures)
 
 
 def _estimate(attempt: Attempt, name: str, values: Tensor) -> Estimate:

@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass, replace
 from math import isfinite
-from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require, require_choice
@@ -19,10 +17,9 @@ from leakgauge.inversion.attack import (
     order_warnings,
     rate_assumed,
 )
-from leakgauge.inversion.labels.inference import LabelMethod, infer_labels
+from leakgauge.inversion.labels.inference import LabelGuess, LabelMethod, infer_labels
 from leakgauge.inversion.methods import Method
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, SearchProgress
-from leakgauge.inversion.run.kept import MOST_RECORDS
 from leakgauge.inversion.scoring import are_pictures, range_of
 from leakgauge.inversion.search.checks import classes_of
 from leakgauge.inversion.search.priors import (
@@ -33,7 +30,6 @@ from leakgauge.inversion.search.priors import (
 )
 from leakgauge.inversion.search.simulate import LocalSteps
 from leakgauge.inversion.words import FROM_BUFFERS, INFERRED, KNOWN, LABELS, RATE
-from leakgauge.results.measurements import PICTURES_FILE
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.training.local import repeatable
 from leakgauge.training.recognition import understood
@@ -42,8 +38,6 @@ from leakgauge.training.update import Update
 MOST_PUBLIC = 1024
 """Public records that stand in for private ones when labels are counted, at most: the mean
 prediction is then known to about 0.5 / sqrt(1024), half a record in a batch of 32."""
-
-REBUILT_FILE = "rebuilt.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +55,8 @@ class Received:
         seconds_per_iteration: time of an iteration, in seconds.
         matched: cosine of the records' update and the one that was sent; None without a search.
         assumed: what the attack assumed of the training, in words.
+        label_residual: distance of counted labels from whole numbers, in records; None where labels
+            were not counted.
     """
 
     x: Tensor
@@ -73,6 +69,7 @@ class Received:
     seconds_per_iteration: float
     matched: float | None = None
     assumed: tuple[str, ...] = ()
+    label_residual: float | None = None
 
     @property
     def pictures(self) -> Tensor | None:
@@ -96,6 +93,7 @@ class PreparedUpdate:
         warnings: reasons why the update may not be what the attack assumes.
         seed: seed of the attack.
         assumed: what the attack assumes of the training, in words.
+        label_residual: as in ``Received``, where labels were counted before the attack.
     """
 
     task: Task
@@ -105,6 +103,7 @@ class PreparedUpdate:
     warnings: tuple[str, ...]
     seed: int
     assumed: tuple[str, ...] = ()
+    label_residual: float | None = None
 
     def rebuild(
         self, progress: SearchProgress | None = None, checkpoint: Checkpoint | None = None
@@ -129,6 +128,7 @@ class PreparedUpdate:
             seconds_per_iteration=found.seconds_per_iteration,
             matched=None if found.matched is None else float(found.matched),
             assumed=self.assumed,
+            label_residual=self.label_residual,
         )
 
 
@@ -191,9 +191,12 @@ def prepare_received(
     )
     # BatchNorm in training mode needs two records.
     classes = classes_of(task, update.before, public[: 2 if task.model.training else 1])
+    residual = None
     given = _sent_labels(update, count, classes) if labels == KNOWN else None
     if given is None and method.traits.uses_labels and not finds_labels(labels, method):
-        given = _inferred(task, update, count, public, method=inference_of(labels), seed=seed)
+        guess = _inferred(task, update, count, public, method=inference_of(labels), seed=seed)
+        given = guess.labels
+        residual = None if guess.residual is None else float(guess.residual)
     known = Knowledge(
         low,
         high,
@@ -206,7 +209,7 @@ def prepare_received(
     known = replace(known, statistics=_statistics(task, update, public, known, kind=statistics))
     seen = ObservedUpdates(update.before, update.as_gradient(), (count, *shape))
     said = (known_as.assumed,) if known_as.assumed else ()
-    return PreparedUpdate(task, seen, method, known, warnings, seed, said)
+    return PreparedUpdate(task, seen, method, known, warnings, seed, said, residual)
 
 
 def record_count(update: Update) -> int:
@@ -261,19 +264,6 @@ def _needs_simulation(update: Update, count: int) -> bool:
     return update.steps > 1 and update.steps % (count // size) == 0
 
 
-def keep_received(folder: Path, received: Received) -> None:
-    """Write pictures to ``pictures.safetensors`` under the name ``"0"``.
-
-    Other records go to ``rebuilt.safetensors`` as ``x [B, ...]`` and ``labels [B]``.
-    """
-    pictures = received.pictures
-    if pictures is not None:
-        file, parts = PICTURES_FILE, {"0": pictures[:MOST_RECORDS]}
-    else:
-        file, parts = REBUILT_FILE, {"x": received.x, "labels": received.labels}
-    save_file({name: one.cpu().contiguous() for name, one in parts.items()}, folder / file)
-
-
 def _on_device(update: Update, device: torch.device) -> Update:
     return replace(
         update,
@@ -284,15 +274,13 @@ def _on_device(update: Update, device: torch.device) -> Update:
 
 def _inferred(
     task: Task, update: Update, count: int, public: Tensor, *, method: LabelMethod, seed: int
-) -> Tensor:
-    """Return labels ``[1, B]``, counted with some public records in place of the private ones."""
+) -> LabelGuess:
+    """Return labels of one batch, counted with some public records in place of the private ones."""
     drawn = stream(seed, "like").permutation(len(public))[:MOST_PUBLIC]
     like = public[torch.from_numpy(drawn).to(public.device)][None]
     sent = update.as_gradient()
     signs = update.recipe is not None and not update.recipe.rule.linear
-    return infer_labels(
-        task, update.before, sent, count, method=method, signs=signs, like=like
-    ).labels
+    return infer_labels(task, update.before, sent, count, method=method, signs=signs, like=like)
 
 
 def _sent_labels(update: Update, count: int, classes: int | None) -> Tensor:

@@ -45,7 +45,12 @@ Counts = Mapping[tuple[int, ...], int]
 
 
 def complete(
-    task: Task, grads: Grads, found: RecoveredText, *, labels: Tensor | None
+    task: Task,
+    grads: Grads,
+    found: RecoveredText,
+    *,
+    labels: Tensor | None,
+    padding: int | None = None,
 ) -> RecoveredText:
     """Return recovered sequences with their last tokens, and the distance of their gradient.
 
@@ -54,6 +59,7 @@ def complete(
         grads: the observed gradient, leaf ``[1, *p]``.
         found: sequences, without their last tokens if the task is causal.
         labels: labels ``[B]`` of a task of classes, if they are known.
+        padding: token before the sequences that are padded on the left; it is no target.
     """
     device = next(task.model.parameters()).device
     rows = [list(one) for one in found.sequences]
@@ -63,7 +69,7 @@ def complete(
         named = tuple((*row, UNKNOWN) for row in rows)
         return replace(found, sequences=named, stopped=ANOTHER_LOSS)
     if outputs.dim() == 3:
-        residual, best = _best_batch(task, grads, rows, found.allowed)
+        residual, best = _best_batch(task, grads, rows, found.allowed, padding)
         named = tuple(tuple(row) for row in best)
         return _with_note(replace(found, sequences=named, residual=residual))
     if labels is None or len(labels) != len(rows):
@@ -99,17 +105,17 @@ def _agrees(task: Task, tokens: Tensor) -> bool:
 
 
 def _best_batch(
-    task: Task, grads: Grads, rows: TokenRows, allowed: float
+    task: Task, grads: Grads, rows: TokenRows, allowed: float, padding: int | None
 ) -> tuple[float | None, TokenRows]:
     """Return the residual and the sequences, with last tokens, of a batch near the observed one.
 
     While its gradient differs, leave out or repeat the sequence that brings it nearest.
     """
-    residual, batch = _ended(task, grads, rows)
+    residual, batch = _ended(task, grads, rows, padding)
     while residual >= allowed and len(rows) <= MOST_ROWS:
         fewer = [rows[:i] + rows[i + 1 :] for i in range(len(rows))] if len(rows) > 1 else []
         options = [*fewer, *([*rows, row] for row in rows)]
-        tried = [(*_ended(task, grads, one), one) for one in options]
+        tried = [(*_ended(task, grads, one, padding), one) for one in options]
         nearest, ended, chosen = min(tried, key=lambda one: one[0])
         if nearest >= residual:
             break
@@ -117,7 +123,9 @@ def _best_batch(
     return residual if math.isfinite(residual) else None, batch
 
 
-def _ended(task: Task, grads: Grads, rows: TokenRows) -> tuple[float, TokenRows]:
+def _ended(
+    task: Task, grads: Grads, rows: TokenRows, padding: int | None
+) -> tuple[float, TokenRows]:
     """Return the residual of a batch's gradient, or infinity, and the batch with last tokens.
 
     Copies of a sequence are assumed to have the same last token.
@@ -125,19 +133,31 @@ def _ended(task: Task, grads: Grads, rows: TokenRows) -> tuple[float, TokenRows]
     name = head_name(task.model)
     leaf = f"{name}.weight"
     counts = Counter(tuple(row) for row in rows)
+    quiet = {row: max(0, leading(row, padding) - 1) for row in counts}
     if name is None:
         ends = [UNKNOWN] * len(counts)
     elif leaf in grads and leaf != embedding_name(task.model):
-        ends = _ends_by_head(task, grads[leaf][0], task.model.get_submodule(name), counts)
+        ends = _ends_by_head(task, grads[leaf][0], task.model.get_submodule(name), counts, quiet)
     else:
-        ends = _ends_by_slopes(task, grads, task.model.get_submodule(name), counts)
+        ends = _ends_by_slopes(task, grads, task.model.get_submodule(name), counts, quiet)
     named = dict(zip(counts, ends, strict=True))
     batch = [[*row, named[tuple(row)]] for row in rows]
-    residual = _residual(task, grads, batch)
+    residual = _residual(task, grads, batch, padding=padding)
     return (math.inf if residual is None else residual), batch
 
 
-def _ends_by_head(task: Task, gradient: Tensor, head: nn.Module, rows: Counts) -> list[int]:
+def leading(row: Sequence[int], padding: int | None) -> int:
+    """Return the number of tokens of padding at the beginning of a sequence.
+
+    >>> leading((0, 0, 5, 0), 0), leading((0, 5), None)
+    (2, 0)
+    """
+    return sum(1 for _ in itertools.takewhile(lambda token: token == padding, row))
+
+
+def _ends_by_head(
+    task: Task, gradient: Tensor, head: nn.Module, rows: Counts, quiet: Counts
+) -> list[int]:
     """Return the last tokens, from the gradient ``[V, d]`` of the output layer.
 
     It is the mean over predicted tokens of (probability - target) times the layer's input. All
@@ -149,16 +169,17 @@ def _ends_by_head(task: Task, gradient: Tensor, head: nn.Module, rows: Counts) -
             inputs, logits = _into(task, head, row)
         errors = logits.double().softmax(dim=-1)
         errors[torch.arange(len(row) - 1), torch.tensor(row[1:], dtype=torch.int64)] -= 1
+        errors[: quiet[row]] = 0
         known += count * errors.T @ inputs.double()
         last.append(count * inputs[-1].double())
-    left = known - _tokens(rows) * gradient.double()
+    left = known - _tokens(rows, quiet) * gradient.double()
     shares = torch.linalg.lstsq(torch.stack(last).T, left.T).solution
     values, tokens = shares.max(dim=1)
     pairs = zip(values.tolist(), tokens.tolist(), strict=True)
     return [token if value > SURE else UNKNOWN for value, token in pairs]
 
 
-def _ends_by_slopes(task: Task, grads: Grads, head: Any, rows: Counts) -> list[int]:
+def _ends_by_slopes(task: Task, grads: Grads, head: Any, rows: Counts, quiet: Counts) -> list[int]:
     """Return the last tokens, from the gradients of inner layers such as adapters.
 
     The gradient less the part of the known targets is, for each sequence, the slopes of the output
@@ -175,7 +196,7 @@ def _ends_by_slopes(task: Task, grads: Grads, head: Any, rows: Counts) -> list[i
             break
     if not leaves:
         return [UNKNOWN] * len(rows)
-    own, n, d = list(leaves.values()), _tokens(rows), weight.shape[1]
+    own, n, d = list(leaves.values()), _tokens(rows, quiet), weight.shape[1]
 
     def flat(values: Sequence[Tensor | None]) -> Tensor:
         pairs = zip(values, own, strict=True)
@@ -190,7 +211,10 @@ def _ends_by_slopes(task: Task, grads: Grads, head: Any, rows: Counts) -> list[i
             inputs, logits = _into(task, head, row)
             if len(row) > 1:
                 targets = torch.tensor(row[1:], device=logits.device)
-                loss = functional.cross_entropy(logits[:-1], targets, reduction="sum") / n
+                skip = quiet[row]
+                loss = (
+                    functional.cross_entropy(logits[skip:-1], targets[skip:], reduction="sum") / n
+                )
                 left = left - count * flat(torch.autograd.grad(loss, own, **_MORE))
             each = [torch.autograd.grad(value, own, **_MORE) for value in inputs[-1]]
         slopes.append(count * torch.stack([flat(one) for one in each]))
@@ -212,8 +236,9 @@ def _ends_by_slopes(task: Task, grads: Grads, head: Any, rows: Counts) -> list[i
     return ends
 
 
-def _tokens(rows: Counts) -> int:
-    return sum(count * len(row) for row, count in rows.items())
+def _tokens(rows: Counts, quiet: Counts) -> int:
+    """Return the number of predicted tokens, without the ``quiet`` first places of each row."""
+    return sum(count * (len(row) - quiet[row]) for row, count in rows.items())
 
 
 _MORE: dict[str, Any] = {"retain_graph": True, "allow_unused": True}
@@ -227,11 +252,16 @@ def _into(task: Task, head: Any, row: Sequence[int]) -> tuple[Tensor, Tensor]:
         logits = task.outputs(torch.tensor([list(row)], device=head.weight.device))
     finally:
         handle.remove()
-    return seen[0][0], logits[0]
+    return seen[-1][0], logits[0]  # a single record is tried out before
 
 
 def _residual(
-    task: Task, grads: Grads, rows: Sequence[Sequence[int]], labels: Tensor | None = None
+    task: Task,
+    grads: Grads,
+    rows: Sequence[Sequence[int]],
+    labels: Tensor | None = None,
+    *,
+    padding: int | None = None,
 ) -> float | None:
     """Return the relative distance of a batch's gradient from the observed one; None with gaps."""
     longest = max(len(row) for row in rows)
@@ -241,7 +271,11 @@ def _residual(
     leaves = {name: leaf for name, leaf in task.model.named_parameters() if name in grads}
     device = next(iter(leaves.values())).device
     padded = [[*row, *[0] * (longest - len(row))] for row in rows]
-    ignored = [[*row, *[-100] * (longest - len(row))] for row in rows]
+    before = [leading(row, padding) for row in rows]
+    ignored = [
+        [*[-100] * skip, *row[skip:], *[-100] * (longest - len(row))]
+        for skip, row in zip(before, rows, strict=True)
+    ]
     targets = torch.tensor(ignored, device=device) if labels is None else labels
     with torch.enable_grad():
         loss = task.mean_loss(task.outputs(torch.tensor(padded, device=device)), targets)
@@ -263,6 +297,6 @@ def _with_note(found: RecoveredText) -> RecoveredText:
         return found
     note = (
         "the sequences found have another gradient than the batch (relative distance "
-        f"{found.residual:.2g}): one is missing, wrong, or in the batch several times"
+        f"{found.residual:.2g}): one is missing, wrong, padded, or in the batch several times"
     )
     return replace(found, stopped=note)

@@ -1,5 +1,6 @@
 """Recovered text, its scores against the true text, and guesses that use no gradient."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ class RecoveredText:
             latter; None where it was not computed.
         allowed: largest residual that the true batch can have.
         stopped: one line that says why something is missing; empty if nothing is known to be.
+        tokens: where sequences are missing, the set of tokens that the embedding's gradient names.
     """
 
     sequences: tuple[tuple[int, ...], ...] = ()
@@ -38,6 +40,7 @@ class RecoveredText:
     residual: float | None = None
     allowed: float = CONFIRMED
     stopped: str = ""
+    tokens: tuple[int, ...] = ()
 
     @property
     def confirmed(self) -> bool:
@@ -73,7 +76,8 @@ def score_text(
     Args:
         found: token sequences, as in ``RecoveredText.sequences``.
         truth: the sequences of the batch.
-        skip: the token of padding, which is ignored at the end of a true sequence.
+        skip: the token of padding, which is ignored at both ends of a true sequence, and at the
+            beginning of a found one.
 
     Raises:
         InputError: the true sequences have no tokens.
@@ -81,7 +85,8 @@ def score_text(
     >>> score_text([[1, 2, 3], [4, 5, 0]], [[4, 5, 6], [1, 2, 3]])
     TextScore(tokens=0.8333333333333334, sequences=0.5, by_position=(1.0, 1.0, 0.5), n=6)
     """
-    real = [_without_end(tuple(int(token) for token in one), skip) for one in truth]
+    real = [_begun(_without_end(_whole(one), skip), skip) for one in truth]
+    found = [_begun(_whole(one), skip) for one in found]
     lengths = [len(one) for one in real]
     require(sum(lengths) > 0, "the true sequences have no tokens to compare with")
     distinct = sorted(set(real))
@@ -89,12 +94,12 @@ def score_text(
     equal = np.zeros((len(distinct), max(len(found), len(distinct))))
     for row, one in enumerate(distinct):
         for column, other in enumerate(found):
-            equal[row, column] = sum(a == int(b) for a, b in zip(one, other, strict=False))
+            equal[row, column] = sum(a == b for a, b in zip(one, other, strict=False))
     rows, columns = linear_sum_assignment(-equal * copies[:, None])
     hits, total, whole = np.zeros(max(lengths)), np.zeros(max(lengths)), 0
     for row, column in zip(rows, columns, strict=True):
         one, weight = distinct[row], copies[row]
-        other = tuple(int(token) for token in found[column]) if column < len(found) else ()
+        other = tuple(found[column]) if column < len(found) else ()
         whole += weight * (other == one)
         for place, token in enumerate(one):
             total[place] += weight
@@ -105,6 +110,14 @@ def score_text(
         tuple((hits / total).tolist()),
         int(total.sum()),
     )
+
+
+def _whole(tokens: Sequence[int]) -> tuple[int, ...]:
+    return tuple(int(token) for token in tokens)
+
+
+def _begun(tokens: tuple[int, ...], skip: int | None) -> tuple[int, ...]:
+    return tuple(itertools.dropwhile(lambda token: token == skip, tokens))
 
 
 def _without_end(tokens: tuple[int, ...], skip: int | None) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from leakgauge.inversion.text.layers import (
     embedding_of,
     inputs_of,
 )
+from leakgauge.inversion.text.mode import later, masking, reason_of_change, sides, token_set
 from leakgauge.inversion.text.recovered import CONFIRMED, RecoveredText
 
 TOLERANCE = 1e-3
@@ -69,7 +70,8 @@ def dager(
             coarser than float32, of which ``ROUNDINGS`` roundings are allowed.
         noise: standard deviation of the noise in each entry, if the attacker knows of any.
         most: largest number of sequences to try at once.
-        padding: token to ignore.
+        padding: token that fills up short texts, on either side; it is masked, and begins the
+            sequences that it fills up on the left.
 
     Raises:
         InputError: the model or its gradients do not fit, or are not finite.
@@ -87,21 +89,38 @@ def dager(
         labels = labels.reshape(-1)
     own = private(task, known)
     own.model.eval()
+    masking(own.model, padding)
     first, second = attention_layers(own.model)[:2]
     precision = precision_of(grads.values())
     read = partial(AttentionLayer.spans, noise=noise, precision=precision)
     spans = read(first, grads, known), read(second, grads, known)
     if is_coarse(precision):
         tolerance = relative_tolerance(precision, tolerance)
-    search = _Search(own.model, (first, second), spans, tolerance, most, precision)
+    changed = reason_of_change(own.model, grads, precision)
+    search = _Search(own.model, (first, second), spans, tolerance, most, precision, changed)
     result = search.run(length, padding)
     if not result.sequences:
-        return result
+        return _with_tokens(result, own, grads)
     norm = sum(float(one.double().square().sum()) for one in grads.values()) ** 0.5
     numbers = sum(one.numel() for one in grads.values())
     allowed = 1.1 * noise * numbers**0.5 / norm if norm else 0.0
     result = replace(result, allowed=max(relative_tolerance(precision, CONFIRMED), allowed))
-    return complete(own, grads, result, labels=labels)
+    ways = [
+        complete(own, grads, one, labels=labels, padding=padding) for one in sides(result, padding)
+    ]
+    confirmed = [one for one in ways if one.confirmed]
+    if confirmed:
+        return replace(confirmed[0], stopped="")
+    return _with_tokens(ways[0], own, grads)
+
+
+def _with_tokens(found: RecoveredText, task: Task, grads: Grads) -> RecoveredText:
+    """Return an incomplete result with the set of tokens that the embedding names."""
+    tokens = token_set(task, grads)
+    if not tokens or not found.stopped:
+        return found
+    offered = f"{found.stopped}; the embedding's gradient still names {len(tokens)} tokens"
+    return replace(found, tokens=tokens, stopped=offered)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +131,7 @@ class _Search:
     tolerance: float
     most: int
     precision: torch.dtype
+    changed: str
 
     def run(self, length: int, padding: int | None) -> RecoveredText:
         vocabulary = embedding_of(self.model)
@@ -122,12 +142,15 @@ class _Search:
         if stopped:
             return RecoveredText(ranks=ranks, stopped=stopped)
         own = replace(self, spans=spans)
-        passed = own.first(tokens, length, padding)
+        passed, everywhere = own.first(tokens, length, padding)
         found = RecoveredText(candidates=tuple(tuple(one) for one in passed), ranks=ranks)
-        if not passed:
-            return replace(found, stopped=self.nothing_in(spans[0], 1))
-        prefixwise = own.is_causal(tokens)
-        sequences, stopped = own.by_prefix(passed) if prefixwise else own.by_product(passed)
+        if not (passed if padding is None else any(everywhere)):
+            return replace(found, stopped=later(everywhere, []) or self.nothing_in(spans[0], 1))
+        if own.is_causal(tokens):
+            sequences, stopped = own.by_prefix(passed if padding is None else everywhere, padding)
+            stopped = stopped or (later(everywhere, sequences) if padding is None else "")
+        else:
+            sequences, stopped = own.by_product(passed)
         if not sequences and not stopped:
             stopped = self.nothing_in(spans[1], 2)
             sequences = [[one for (one,) in passed]] if all(len(one) == 1 for one in passed) else []
@@ -165,8 +188,10 @@ class _Search:
     def distance(self, number: int, inputs: Tensor) -> Tensor:
         return torch.stack([one.distance(inputs) for one in self.spans[number]]).amax(dim=0)
 
-    def first(self, tokens: Tensor, length: int, padding: int | None) -> list[list[int]]:
-        """Return the tokens that pass the first check, up to the first position without any."""
+    def first(
+        self, tokens: Tensor, length: int, padding: int | None
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the tokens that pass the first check, up to a position without any, and all."""
         places = [
             self.inside(0, inputs_of(self.model, self.layers[0], part[:, None].expand(-1, length)))
             for part in torch.split(tokens, max(1, 2**22 // (length * _width(self.model))))
@@ -175,7 +200,7 @@ class _Search:
         if padding is not None:
             passed[padding] = False
         by_position = [tokens[passed[:, place]].tolist() for place in range(length)]
-        return list(itertools.takewhile(bool, by_position))
+        return list(itertools.takewhile(bool, by_position)), by_position
 
     def is_causal(self, tokens: Tensor) -> bool:
         """Return whether a token leaves the inputs of earlier positions unchanged, by a trial."""
@@ -184,12 +209,29 @@ class _Search:
         rtol = relative_tolerance(one.dtype, 1e-4)
         return torch.allclose(one, other, rtol=rtol, atol=1e-2 * rtol)
 
-    def by_prefix(self, passed: list[list[int]]) -> tuple[list[list[int]], str]:
-        """Return the longest sequences with prefixes that all pass the second check."""
-        device = next(self.model.parameters()).device
-        prefixes = torch.zeros(1, 0, dtype=torch.int64, device=device)
+    def by_prefix(
+        self, passed: list[list[int]], padding: int | None
+    ) -> tuple[list[list[int]], str]:
+        """Return the longest sequences with prefixes that all pass the second check.
+
+        With padding they begin at any position, with padding before.
+        """
         found: list[list[int]] = []
-        for place, names in enumerate(passed):
+        for start in range(1 if padding is None else len(passed)):
+            own, stopped = self.from_start(passed, [padding or 0] * start)
+            found += _explained(own, start)
+            if stopped:
+                return found, stopped
+        return found, ""
+
+    def from_start(self, passed: list[list[int]], before: list[int]) -> tuple[list[list[int]], str]:
+        """Return the longest sequences that begin with some tokens of padding."""
+        device = next(self.model.parameters()).device
+        prefixes = torch.tensor([before], dtype=torch.int64, device=device)
+        found: list[list[int]] = []
+        for place, names in enumerate(passed[len(before) :], len(before)):
+            if not names:
+                return found + (prefixes.tolist() if place > len(before) else []), ""
             ends = torch.tensor(names, device=device)
             n = len(prefixes)
             if n * len(ends) > self.most:
@@ -202,11 +244,11 @@ class _Search:
             inputs = inputs_of(self.model, self.layers[1], longer, last=True)
             good = self.inside(1, inputs)
             ended = ~good.reshape(n, -1).any(dim=1)
-            found += prefixes[ended].tolist() if place else []
+            found += prefixes[ended].tolist() if place > len(before) else []
             prefixes = longer[good]
             if not len(prefixes):
                 break
-        return _explained(found + prefixes.tolist()), ""
+        return found + prefixes.tolist(), ""
 
     def by_product(self, passed: list[list[int]]) -> tuple[list[list[int]], str]:
         """Return the longest combinations of tokens that pass the second check at each position."""
@@ -252,8 +294,7 @@ class _Search:
             )
         return (
             f"no {'token' if number == 1 else 'sequence'} lies in the span of layer {number} (rank "
-            f"{rank}) up to {self.tolerance:g}: the gradient was changed, or not taken at these "
-            f"weights{self.of_precision()}"
+            f"{rank}) up to {self.tolerance:g}: {self.changed}{self.of_precision()}"
         )
 
     def of_precision(self) -> str:
@@ -278,13 +319,13 @@ def _chosen(spans: list[Span]) -> list[Span]:
     return safe or ([max(through, key=lambda one: one.rank)] if through else direct)
 
 
-def _explained(rows: list[list[int]]) -> list[list[int]]:
-    """Return the sequences without repetitions of a token that begins another one.
+def _explained(rows: list[list[int]], start: int) -> list[list[int]]:
+    """Return the sequences without repetitions of a token that begins another one, at ``start``.
 
     Without positions in its embedding, a model gives a repeated first token the same inputs.
     """
-    begun = {row[0] for row in rows if len(set(row)) > 1}
-    return [row for row in rows if len(set(row)) > 1 or row[0] not in begun]
+    begun = {row[start] for row in rows if len(set(row[start:])) > 1}
+    return [row for row in rows if len(set(row[start:])) > 1 or row[start] not in begun]
 
 
 def _width(model: nn.Module) -> int:

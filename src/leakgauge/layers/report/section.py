@@ -35,7 +35,7 @@ from leakgauge.report.levels import (
     level_of,
     strength_of,
 )
-from leakgauge.report.section import Chart, Row, Section
+from leakgauge.report.section import ONE_TRAINING, Chart, Row, Section
 from leakgauge.report.templates import render
 from leakgauge.report.utility import about_utility, useless_models, utilities
 from leakgauge.results.measurements import Measurement
@@ -85,7 +85,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "learned": [about_utility(each) for each in learned],
             "parts": {name: run.data[name] for name in PARTS if name in run.data},
             "rest": other_facts({k: v for k, v in run.data.items() if k not in PARTS}),
-            "rule": auroc_rule("An attack"),
+            "rule": auroc_rule(),
             "strong": STRONG_AUROC,
             "clear": CLEAR_AUROC,
         },
@@ -98,6 +98,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         lines=lines(answer),
         missing=answer.missing,
         warnings=[*run.warnings, *useless_models(learned)],
+        caveat=ONE_TRAINING,
         next_command=next_command(with_fixes(run), advice, question),
         nav=[(f"{at}-{anchor}", text) for anchor, text in _NAV],
     )

@@ -7,6 +7,7 @@ from leakgauge.membership.catalog import ABOUT
 from leakgauge.membership.report.tests import attack_tests, exposed, leading
 from leakgauge.membership.report.verdict import situation, verdict
 from leakgauge.report.grouping import Test
+from leakgauge.report.section import ONE_TRAINING
 from leakgauge.results.scores import AUROC, smallest_detectable
 from leakgauge.runs.assessment import Assessment, Finding, Threat, Worst
 from leakgauge.runs.question import Answer
@@ -36,7 +37,7 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
         no_worst=""
         if worst
         else "the run names no record that validation records show to be at risk",
-        limits=LIMITS,
+        limits=LIMITS if answer.run.settings.get("checkpoint") else (ONE_TRAINING, *LIMITS),
     )
 
 

@@ -32,7 +32,7 @@ from leakgauge.report.charts import roc
 from leakgauge.report.facts import other_facts
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import CLEAR_AUROC, STRONG_AUROC, auroc_rule, gauge
-from leakgauge.report.section import LEVELS, Chart, Row, Section
+from leakgauge.report.section import LEVELS, ONE_TRAINING, Chart, Row, Section
 from leakgauge.report.templates import render
 from leakgauge.report.utility import about_utility, useless_models, utilities
 from leakgauge.results.scores import AUROC
@@ -107,7 +107,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "rest": other_facts({k: v for k, v in run.data.items() if k not in PARTS}),
             "strong": STRONG_AUROC,
             "clear": CLEAR_AUROC,
-            "rule": auroc_rule("an attack"),
+            "rule": auroc_rule(),
         },
     )
     return Section(
@@ -120,6 +120,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         missing=answer.missing,
         warnings=[*run.warnings, *useless_models(learned)],
         effect=effect(rows),
+        caveat="" if run.settings.get("checkpoint") else ONE_TRAINING,
         next_command=next_command(with_fixes(run), judged, question),
         nav=_nav(at, defended=bool(rows), learned=bool(learned)),
     )

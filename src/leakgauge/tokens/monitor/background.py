@@ -34,6 +34,21 @@ class Background:
         self._room = waiting + 1
         self._executor: ProcessPoolExecutor | None = None
         self._running: deque[tuple[int, Future[dict[str, Any]]]] = deque()
+        self._began = self._since = time.monotonic()
+        self._busy = 0.0
+
+    def start(self) -> None:
+        """Begin to count the time of the loop."""
+        self._began = time.monotonic()
+
+    def idle(self) -> float:
+        """Return the seconds of the loop in which no job ran."""
+        now = time.monotonic()
+        return max(0.0, now - self._began - self._busy - (now - self._since) * self.is_busy)
+
+    def unfinished(self) -> list[int]:
+        """Return the steps of jobs that have not ended."""
+        return [step for step, future in self._running if not future.done()]
 
     @property
     def is_busy(self) -> bool:
@@ -47,6 +62,8 @@ class Background:
         try:
             if self._executor is None:
                 self._executor = ProcessPoolExecutor(max_workers=1, initializer=_begin, env=_ALONE)
+            if not self._running:
+                self._since = time.monotonic()
             self._running.append((step, self._executor.submit(job)))
         except Exception as error:  # noqa: BLE001  the loop must continue
             self.stop()
@@ -59,6 +76,8 @@ class Background:
         while self._running and self._running[0][1].done():
             step, future = self._running.popleft()
             done.append((step, _outcome(future)))
+            if not self._running:
+                self._busy += time.monotonic() - self._since
             if _died(future) and not self._running:  # waiting jobs died with it
                 self.stop()
         return done
@@ -74,7 +93,11 @@ class Background:
                     self._running[0][1].exception(max(0.0, deadline - time.monotonic()))
         done += self.ready()
         done += [
-            (step, f"it did not end within {seconds:g} seconds of the loop's end")
+            (
+                step,
+                f"it did not end within {seconds:.3g} s of the loop's end; "
+                f"wait={max(60, 2 * seconds):.0f} waits longer",
+            )
             for step, _ in self._running
         ]
         self.stop()

@@ -25,6 +25,9 @@ from leakgauge.tokens.words import CHECKPOINT
 FEATURES = 1024
 """Largest number of kept values of data features."""
 
+LONGEST = 60.0
+"""Seconds that the end of a loop waits for estimates by default, at most."""
+
 BATCHES = 50
 """Number of batches of recent records kept for estimates at checkpoints."""
 
@@ -72,6 +75,10 @@ class EstimateRunner:
         """Whether estimates need records."""
         return self._watch.estimates and self._watch.pairs == CHECKPOINT
 
+    def start(self) -> None:
+        """Begin to count the time of the loop."""
+        self._background.start()
+
     def stop(self) -> None:
         """End the process at once."""
         self._background.stop()
@@ -113,9 +120,21 @@ class EstimateRunner:
         """Return the estimates that have ended since the last call."""
         return self._background.ready() if self._background.is_busy else []
 
+    def pause(self) -> str:
+        """Return one line that says what the end of the loop waits for; empty for no wait."""
+        steps, seconds = self._background.unfinished(), self._seconds()
+        if not steps or seconds == 0:
+            return ""
+        which = f"step {steps[0]}" if len(steps) == 1 else f"steps {', '.join(map(str, steps))}"
+        return f"waits up to {seconds:.3g} s for the estimates of {which} (wait=0 does not wait)"
+
     def finish(self) -> list[Done]:
-        """Wait for running estimates, and end the process."""
-        return self._background.finish(self._watch.wait_s)
+        """Wait for running estimates, and end the process; unfinished ones have a reason."""
+        return self._background.finish(self._seconds())
+
+    def _seconds(self) -> float:
+        wait = self._watch.wait
+        return min(LONGEST, self._background.idle()) if wait is None else wait
 
     def _job(self, step: int) -> EstimateJob:
         seed = derive(self._watch.seed, "job", step)

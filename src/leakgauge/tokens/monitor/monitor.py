@@ -65,7 +65,8 @@ class Monitor:
         gather: steps between pairs of the stream.
         width: largest number of kept values of each layer's gradient.
         waiting: largest number of waiting estimates.
-        wait_s: seconds to wait for estimates at the end of the block.
+        wait: largest number of seconds to wait for estimates at the end of the block. None waits
+            until estimates took as long as the loop, and no longer than a minute.
         seed: seed of all random draws.
 
     Raises:
@@ -113,7 +114,7 @@ class Monitor:
         gather: int = 2,
         width: int = 256,
         waiting: int = 1,
-        wait_s: float = 600.0,
+        wait: float | None = None,
         seed: int = 0,
     ) -> None:
         watch = MonitorSettings(
@@ -126,7 +127,7 @@ class Monitor:
             width=width,
             reduction=reduction,
             waiting=waiting,
-            wait_s=wait_s,
+            wait=wait,
             alert=alert,
             seed=seed,
         )
@@ -183,7 +184,7 @@ class Monitor:
         return pd.json_normalize(self.records)
 
     def step(self, x: Tensor | None, y: Tensor | None = None) -> None:
-        """Register the batch of a step; call it once per step, anywhere in the loop.
+        """Register the batch of a step; call it once per step, before the model if that writes it.
 
         Without it the monitor uses the arguments of the model. ``pairs="checkpoint"`` needs it.
 
@@ -228,6 +229,7 @@ class Monitor:
         require(not self._was_open, "this monitor has watched a loop; make a new one")
         self.is_open = self._was_open = True
         self._observer.start(self.next_step)
+        self._estimates.start()
         self._clock.start()
         return self
 
@@ -242,6 +244,8 @@ class Monitor:
         self._observer.stop()
         try:
             # after an error do not wait, but keep finished estimates
+            if kind is None and (pause := self._estimates.pause()):
+                self._screen.inform(pause)
             self._publish(self._estimates.ready() if kind else self._estimates.finish())
         finally:
             with suppress(Exception):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
+import torch
 from torch import Tensor, nn
 
 from leakgauge.core.types import Grads
@@ -14,6 +15,7 @@ from leakgauge.tokens.monitor.alignment import FEWEST, cheap_measure
 from leakgauge.tokens.monitor.defending import DefendedGradients
 from leakgauge.tokens.monitor.passes import Pass
 from leakgauge.tokens.monitor.reading import GradientReader
+from leakgauge.tokens.monitor.scaling import LossScale
 from leakgauge.tokens.monitor.settings import SUM, MonitorSettings
 from leakgauge.tokens.monitor.taps import Taps
 from leakgauge.tokens.words import STREAM
@@ -68,19 +70,24 @@ class StepObserver:
         self._of_batches = None if defense is None else self._defending(defense)
         self._of_records = self._of_batches
         self.not_finite = 0
+        self._device = next(model.parameters()).device.type
+        self._scale = LossScale()
         self._said: set[str] = set()
 
     def start(self, step: int) -> None:
         """Register the hooks, before a step."""
         self.taps.start()
+        self._scale.start()
         self.forget(step)
 
     def stop(self) -> None:
         """Remove the hooks."""
         self.taps.stop()
+        self._scale.stop()
 
     def forget(self, step: int) -> None:
         """Drop the caught tensors, and prepare for a step."""
+        self._scale.forget()
         whole = self._needs_records(step)
         self.taps.forget(
             due=self._watch.is_cheap(step) or whole,
@@ -93,7 +100,11 @@ class StepObserver:
         self._of_records = self._defending(defense)
 
     def look(self, step: int) -> StepObservation:
-        """Return the observation of a step."""
+        """Return the observation of a step; a loop's autocast does not reach its sums."""
+        with torch.autocast(self._device, enabled=False):
+            return self._look(step)
+
+    def _look(self, step: int) -> StepObservation:
         one = self.taps.last
         seen = StepObservation(batch_size=0 if one is None else one.count)
         cheap, gathered = self._watch.is_cheap(step), self._watch.is_gathered(step)
@@ -128,7 +139,7 @@ class StepObserver:
         return defense is not None and defense.per_record and self._watch.is_gathered(step)
 
     def _factors(self, one: Pass, seen: StepObservation) -> dict[str, Factors]:
-        found, left = one.factors(self.taps.able)
+        found, left = one.factors(self.taps.able, self._scale.of_records())
         others = [name for name in self._layers if name not in self.taps.able]
         out = [name for name in self._layers if name in left or name in others]
         if out and found and "left out" not in self._said:
@@ -145,8 +156,9 @@ class StepObserver:
         """Return the reduced gradient after the defense."""
         of = self._of_batches
         if of is None:
-            return self.reading.kept()
-        grads: Grads = self.reading.gradient()
+            return self.reading.kept() / self._scale.of_step()
+        scale = self._scale.of_step()
+        grads: Grads = {name: leaf / scale for name, leaf in self.reading.gradient().items()}
         if of.per_record and found:
             grads = of.mean(list(found.values()), seen.batch_size, step)
         return self.reading.kept(of.update(grads, step, max(1, seen.batch_size)))

@@ -113,11 +113,14 @@ class Pass:
         self.slopes.clear()
         self.x = self.feature = None
 
-    def factors(self, modules: dict[str, nn.Module]) -> tuple[dict[str, Factors], list[str]]:
+    def factors(
+        self, modules: dict[str, nn.Module], scale: float = 1.0
+    ) -> tuple[dict[str, Factors], list[str]]:
         """Return the gradients of the records by layer, and the layers without any.
 
         Args:
             modules: modules of the layers that may have factors, by name.
+            scale: factor by which the loss was scaled; the gradients are divided by it.
         """
         kept = self.count if self.keep is None else min(self.count, self.keep)
         found: dict[str, Factors] = {}
@@ -126,7 +129,7 @@ class Pass:
             whole = self.lengths[name] == self.count and len(slopes) == 1
             if whole and caught.is_sound(kept):
                 with torch.no_grad():
-                    made = layer_factors(modules[name], caught, slopes[0])
+                    made = layer_factors(modules[name], *_in_single(caught, slopes[0], scale))
                 if made is not None:
                     found[name] = made
         return found, [name for name in modules if name not in found]
@@ -148,3 +151,14 @@ class Pass:
         if self.keep is None or len(values) <= self.keep:
             return values
         return values[: self.keep].clone()
+
+
+def _in_single(caught: LayerCalls, dy: Tensor, scale: float) -> tuple[LayerCalls, Tensor]:
+    """Return a layer's only call and its output gradient, unscaled, for sums in float32.
+
+    Under autocast a layer rounds its input to the type of its output.
+    """
+    (x,) = caught.inputs
+    if dy.element_size() < torch.float32.itemsize:
+        x, dy = (x.to(dy.dtype).float() if x.is_floating_point() else x), dy.float()
+    return LayerCalls(caught.layer, [x], [x]), dy if scale == 1 else dy / scale

@@ -52,6 +52,10 @@ class Screen:
         self.said = [*self.said[-MESSAGES + 1 :], text]
         self._console.print(Text(f"leakgauge: {text}", style=style), soft_wrap=True)
 
+    def inform(self, text: str) -> None:
+        """Print a message that needs no attention, and do not remember it."""
+        self._console.print(Text(f"leakgauge: {text}", style="dim"), soft_wrap=True)
+
     def show(self, text: str) -> None:
         """Show the line."""
         if not self._is_live or time.monotonic() - self._drawn < SECONDS:

@@ -37,7 +37,7 @@ class MonitorSettings:
     width: int = 256
     reduction: str = MEAN
     waiting: int = 1
-    wait_s: float = 600.0
+    wait: float | None = None
     alert: float | None = None
     seed: int = 0
 
@@ -46,7 +46,8 @@ class MonitorSettings:
             require_count(getattr(self, name), name)
         require_choice(self.pairs, "pairs", PAIRS)
         require_choice(self.reduction, "reduction", REDUCTIONS)
-        require(self.wait_s >= 0, f"wait_s is {self.wait_s:g}; expected seconds, 0 or more")
+        if self.wait is not None:
+            require(self.wait >= 0, f"wait is {self.wait:g}; expected seconds, 0 or more")
         if self.alert is not None:
             require_positive(self.alert, "alert")
         steps = [self.checkpoints] if isinstance(self.checkpoints, int) else self.checkpoints

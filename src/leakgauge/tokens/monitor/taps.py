@@ -1,5 +1,6 @@
 """Hooks on the model of a loop that catch data features and factors of gradients."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakSet
@@ -107,7 +108,12 @@ class Taps:
         self._model, self._layers = model, layers
         self._features, self._gathers = features, gathers
         self._modules = {name: model.get_submodule(name) for name in layers}
-        self.able = {n: one for n, one in self._modules.items() if has_factors(one, layers[n])}
+        shared = _shared(model)
+        self.able = {
+            name: one
+            for name, one in self._modules.items()
+            if has_factors(one, layers[name]) and not shared.intersection(layers[name].parameters)
+        }
         self.last: Pass | None = None
         self._due = self._is_open = self._wants = False
         self._keep: int | None = None
@@ -162,7 +168,7 @@ class Taps:
 
     def batch(self, x: Tensor | None) -> None:
         """Register a batch; the next forward pass is a new one."""
-        self._given, self._now = x, None
+        self._given, self._now = self._copied(x), None
 
     def features(self) -> Tensor | None:
         """Return the mean data features ``[d]`` of all records since the last step."""
@@ -179,15 +185,18 @@ class Taps:
         return self._begin(self._given) if self._now is None else self._now
 
     def _begin(self, x: Tensor | None) -> Pass:
-        # A copy, as the model may change its records in place.
-        self._now = Pass(self._due, self._keep, x.clone() if self._due and x is not None else x)
+        self._now = Pass(self._due, self._keep, x)
         self._open.add(self._now)
         return self._now
 
     def _before_model(self, args: Any, kwargs: Any) -> None:
         if torch.is_grad_enabled():
             x = first_tensor((args, kwargs))
-            self._begin(self._given if x is None else x.detach())
+            self._begin(self._given if x is None else self._copied(x.detach()))
+
+    def _copied(self, x: Tensor | None) -> Tensor | None:
+        """Return a copy of records that are measured, as the model may change them in place."""
+        return x.clone() if self._due and x is not None else x
 
     def _of_layer(self, name: str) -> Any:
         layer, able = self._layers[name], name in self.able
@@ -243,6 +252,12 @@ class Taps:
             self._mean += (mean - self._mean) * (count / self._count)
         else:
             self._mean, self._count = mean, count
+
+
+def _shared(model: nn.Module) -> set[str]:
+    """Return the parameters that several modules hold, such as an embedding tied to the outputs."""
+    held = Counter(id(one) for _, one in model.named_parameters(remove_duplicate=False))
+    return {name for name, one in model.named_parameters() if held[id(one)] > 1}
 
 
 def _after(module: nn.Module, function: Any) -> RemovableHandle:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.report.facts import other_facts, parts
-from leakgauge.report.section import Chart, Row, Section
+from leakgauge.report.section import ONE_TRAINING, Chart, Row, Section
 from leakgauge.report.templates import render
 from leakgauge.report.utility import about_utility, useless_models, utilities, words_of
 from leakgauge.runs.question import Answer, Question
@@ -104,6 +104,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         lines=lines(answer),
         missing=answer.missing,
         warnings=[*run.warnings, *useless_models(learned)],
+        caveat=ONE_TRAINING,
         next_command=next_command(with_fixes(run), question),
         nav=[(f"{at}-{anchor}", text) for anchor, text in _NAV],
         style=_STYLE,
@@ -191,7 +192,7 @@ def _summary(answer: Answer, course: Course) -> Row:
         ask=QUESTION,
         verdict=headline(level),
         level=level,
-        text=" ".join(filter(None, (verdict(course, level), trend(course)))),
+        text=verdict(course, level),
         metric=f"largest held-out {kind_of(one.details['estimator'])}, nats",
         estimate=one.estimate,
         chance=0.0,

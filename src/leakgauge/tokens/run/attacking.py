@@ -16,7 +16,7 @@ from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdat
 from leakgauge.inversion.scoring import Baselines, Scorer, range_of, to_unit
 from leakgauge.results.statistics import mean_estimate
 from leakgauge.tokens.checking import attack_of
-from leakgauge.tokens.metrics import LPIPS, MSE, PSNR, SSIM
+from leakgauge.tokens.metrics import LPIPS, METRICS, MSE, PSNR, SSIM
 from leakgauge.tokens.run.measuring import CheckpointFigure
 from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
 from leakgauge.tokens.run.training import ModelCheckpoint
@@ -69,7 +69,7 @@ def _figures(prepared: TokensPrepared, at: ModelCheckpoint) -> list[CheckpointFi
     chances = scorer.scores(guess.contiguous(), private.x)
     details = {"labels": how, "iterations": str(method.iterations)}
     means = {
-        name: mean_estimate(values.detach().cpu().numpy())
+        name: mean_estimate(values.detach().cpu().numpy(), bounds=METRICS[name].bounds)
         for name, values in scores.items()
         if bool(values.isfinite().all())
     }

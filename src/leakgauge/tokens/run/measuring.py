@@ -40,6 +40,9 @@ from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION, STREAM
 from leakgauge.training.utility import utility_of
 
+IN_NATS = (INFORMATION, PLACEBO, IN_SAMPLE)
+"""Figures with the limit of their estimator."""
+
 ROOM = 1.5
 """Factor of the needed records for whole users, as their parts have no exact sizes."""
 
@@ -54,6 +57,7 @@ class CheckpointFigure:
         chance: value without a leak.
         adversary: token and estimator; empty without them.
         details: details by name.
+        most: largest value that the figure's definition allows, in nats; None without one.
     """
 
     metric: str
@@ -61,6 +65,7 @@ class CheckpointFigure:
     chance: float = 0.0
     adversary: str = ""
     details: dict[str, str] = field(default_factory=dict)
+    most: float | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return the figure as plain values, for ``of_plain``."""
@@ -181,4 +186,5 @@ def _figures(
     for name, one in estimates.items():
         if all(map(math.isfinite, (one.value, one.low, one.high))):
             metric = of_critic(name, token, method)
-            yield CheckpointFigure(metric, one, 0.0, f"{token}, {method}", details)
+            most = found.limit if name in IN_NATS and math.isfinite(found.limit) else None
+            yield CheckpointFigure(metric, one, 0.0, f"{token}, {method}", details, most)

@@ -19,7 +19,7 @@ from leakgauge.gradients import check_vectorisable
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import describe_run, records_of, refuse_of_a_table, roles_for
-from leakgauge.runs.spec import NONE
+from leakgauge.runs.spec import NONE, declared
 from leakgauge.tokens.features import WATCHED, check_names, default_layers
 from leakgauge.tokens.gathering import fewest_records, roomy_records
 from leakgauge.tokens.spec import TimelineSpec
@@ -90,6 +90,7 @@ def prepare(spec: TimelineSpec, source: Source) -> TokensPrepared:
     records = records_of(spec, source, hidden=spec.hidden, net=spec.net)
     users = records.users if spec.by_user else None
     private, test = _split(spec, len(records.y), users)
+    spec, smaller = _fitting(spec, len(private), len(test))
     task, data = records.encode(private, ())
     task = Task(copy.deepcopy(task.model).eval(), task.loss)
     data = (data if spec.by_user else replace(data, users=None)).to(spec.device)
@@ -110,7 +111,9 @@ def prepare(spec: TimelineSpec, source: Source) -> TokensPrepared:
         },
         parts={"private": len(private), "test": len(test)},
     )
-    run = replace(run, notes=(*run.notes, *_notes(spec, len(private), are_images=are_images)))
+    run = replace(
+        run, notes=(*run.notes, *smaller, *_notes(spec, len(private), are_images=are_images))
+    )
     return TokensPrepared(
         spec, source, task, data, private, test, features, layers, are_images, run
     )
@@ -139,14 +142,34 @@ def _split(spec: TimelineSpec, count: int, users: Tensor | None) -> tuple[Tensor
         torch.from_numpy(np.sort(part))
         for part in dealt(owners, ends, rng=stream(spec.seed, QUESTION, "sides"))
     )
-    need = fewest_records(spec.batch_size) if spec.pairs == CHECKPOINT else 2 * spec.batch_size
+    return private, test
+
+
+def _fitting(spec: TimelineSpec, private: int, test: int) -> tuple[TimelineSpec, list[str]]:
+    """Return settings and notes; a default batch that does not fit gets smaller.
+
+    Raises:
+        InputError: the records are too few for the batches that the user names, or for any.
+    """
+    size = spec.batch_size
+    need, least = (
+        fewest_records(one) if spec.pairs == CHECKPOINT else 2 * one for one in (size, 1)
+    )
+    fits = test >= FEWEST_TEST and private >= least
+    if private < need and fits and size == declared(TimelineSpec)["batch_size"].default:
+        smaller = replace(spec, batch_size=private // least)
+        note = (
+            f"the default batch of {size} records needs {need} private ones, and there are "
+            f"{private}; batches of {smaller.batch_size} are used. Another size: --batch-size"
+        )
+        return smaller, [note]
     require(
-        len(private) >= need and len(test) >= FEWEST_TEST,
-        f"{count} records leave {len(private)} to train on and {len(test)} to test on; batches of "
-        f"{spec.batch_size} need {need} and {FEWEST_TEST}: bring more records, or take a smaller "
+        private >= need and test >= FEWEST_TEST,
+        f"{private + test} records leave {private} to train on and {test} to test on; batches of "
+        f"{size} need {need} and {FEWEST_TEST}: bring more records, or take a smaller "
         "--batch-size",
     )
-    return private, test
+    return spec, []
 
 
 def _watched(

@@ -11,11 +11,12 @@ from scipy import special, stats
 from leakgauge.results.measurements import (
     ACCUMULATED,
     HEADLINE,
+    MOST,
     CellContext,
     Estimate,
     Measurement,
 )
-from leakgauge.results.statistics import student_t
+from leakgauge.results.statistics import at_most, student_t
 from leakgauge.tokens.metrics import (
     GAP,
     INFORMATION,
@@ -55,6 +56,7 @@ def summarised(
                 chance=one.chance,
                 adversary=one.adversary,
                 details={**one.details, "step": str(step)},
+                theory=_theory(one),
             )
     for one in figures[max(figures)]:  # the utility of the final model, as in all questions
         family, _, metric = one.metric.partition(": ")
@@ -85,8 +87,19 @@ def _peak(
         if found is None:
             continue
         details = {**found.details, "step": str(step), "looks": str(looked)}
-        estimate, by = widened(found.estimate, looked), found.adversary
-        yield cell.measurement(name, estimate, round=HEADLINE, adversary=by, details=details)
+        most = math.inf if found.most is None else found.most
+        yield cell.measurement(
+            name,
+            at_most(widened(found.estimate, looked), most),
+            round=HEADLINE,
+            adversary=found.adversary,
+            details=details,
+            theory=_theory(found),
+        )
+
+
+def _theory(figure: CheckpointFigure) -> dict[str, float]:
+    return {} if figure.most is None else {MOST: figure.most}
 
 
 def widened(estimate: Estimate, looks: int) -> Estimate:

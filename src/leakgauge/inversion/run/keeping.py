@@ -1,0 +1,24 @@
+"""Keeps what was rebuilt from the update of a real client."""
+
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+from leakgauge.inversion.run.kept import MOST_RECORDS
+from leakgauge.inversion.run.received import Received
+from leakgauge.results.measurements import PICTURES_FILE
+
+REBUILT_FILE = "rebuilt.safetensors"
+
+
+def keep_received(folder: Path, received: Received) -> None:
+    """Write pictures to ``pictures.safetensors`` under the name ``"0"``.
+
+    Other records go to ``rebuilt.safetensors`` as ``x [B, ...]`` and ``labels [B]``.
+    """
+    pictures = received.pictures
+    if pictures is not None:
+        file, parts = PICTURES_FILE, {"0": pictures[:MOST_RECORDS]}
+    else:
+        file, parts = REBUILT_FILE, {"x": received.x, "labels": received.labels}
+    save_file({name: one.cpu().contiguous() for name, one in parts.items()}, folder / file)
