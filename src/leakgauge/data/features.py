@@ -9,7 +9,7 @@ from pandas.api import types as dtypes
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.data.columns import categories, kind_of, numbers, refuse_infinite
-from leakgauge.data.written import merged_texts
+from leakgauge.data.written import merged_texts, read_values
 
 MOST_CATEGORIES = 200
 
@@ -33,14 +33,15 @@ def features_of(
     """
     kept: dict[str, Any] = {}
     for name in frame.columns.drop(list(roles)):
-        column = frame[name]
+        texts = frame[name]
+        column = read_values(texts)  # once: each reading takes time for all rows
         reason = None if name in secrets else _unusable(column)
         if reason:
             notes.append(f"column {name!r} was left out: {reason}")
         elif kind_of(column) == "number":
             refuse_infinite(column, f"column {name!r}")
             kept[name] = numbers(column)
-            name_merged(column, notes)
+            name_merged(texts, notes)
         else:
             codes = categories(column)
             kept[name] = codes if name in secrets else _with_other(codes, str(name), notes)

@@ -11,6 +11,7 @@ from scipy import stats
 
 from leakgauge.data.columns import kind_of, numbers
 from leakgauge.data.features import unlike_any
+from leakgauge.data.written import read_values
 from leakgauge.results.roc import auroc
 from leakgauge.results.statistics import Bools, Floats, Ints
 
@@ -174,9 +175,11 @@ def _is_identifier(column: "pd.Series[Any]") -> bool:
 
 
 def _names_users(column: "pd.Series[Any]", codes: Ints) -> bool:
-    if unlike_any(column) or kind_of(column) == "date":
+    read = read_values(column)
+    if unlike_any(read):
         return False
-    if kind_of(column) == "number" and (numbers(column) % 1 > 0).any():
+    kind = kind_of(read)
+    if kind == "date" or (kind == "number" and (numbers(read) % 1 > 0).any()):
         return False
     groups, distinct = pd.factorize(column, use_na_sentinel=False)
     sizes = np.bincount(groups)

@@ -58,7 +58,7 @@ def is_written(column: "pd.Series[Any]") -> bool:
     if column.dtype != object:
         return False
     known = column[column.notna()]
-    return len(known) > 0 and all(isinstance(one, Written) for one in known)
+    return set(map(type, known.to_numpy())) == {Written}
 
 
 def read_values(column: "pd.Series[Any]") -> "pd.Series[Any]":
