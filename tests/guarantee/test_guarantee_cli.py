@@ -247,7 +247,7 @@ def test_a_damaged_folder_is_one_line(
     figures = tmp_path / "run" / "cells" / "guarantee" / "measurements.jsonl"
     first = figures.read_text().splitlines()[0] + "\n"
     for change, says in (
-        (lambda: rewrite(figures, lambda text: first), "measurements of this audit lack 'epsilon"),
+        (lambda: rewrite(figures, lambda text: first), "repeat the command of the run"),
         (lambda: figures.write_text(""), "does not match its checksum; repeat the command"),
     ):
         change()

@@ -1,10 +1,11 @@
 """Attacks on a model that writes in place find what they find on one that copies its records."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from torch import Tensor
 
 from leakgauge.core.types import Task
@@ -78,5 +79,12 @@ def test_attacks_find_what_they_find_on_the_twin(path: str, case: Case) -> None:
         found = PATHS[path](case.task, case)
     finally:
         case.check_unchanged(before)
-    wanted = PATHS[path](Task(before.task.model.twin(), before.task.loss), before.copied())
+    twin = Task(before.task.model.twin(), before.task.loss)
+    wanted = PATHS[path](twin, before.copied())
+    if not close(PATHS[path](twin, replace(before.copied(), x=before.x * (1 + 1e-12))), wanted):
+        reject()  # the search amplifies rounding, so that no two ways of computing agree
     torch.testing.assert_close(dict(found), dict(wanted), rtol=1e-6, atol=1e-9)
+
+
+def close(one: Made, other: Made) -> bool:
+    return all(torch.allclose(one[n], other[n], rtol=1e-6, atol=1e-9) for n in other)

@@ -65,7 +65,7 @@ def test_a_single_column_is_bounded_as_all_columns_are() -> None:
 
 def test_the_loss_has_no_column() -> None:
     assert titles(INVERSION)["psnr"] == "PSNR, dB"
-    assert set(INVERSION) - set(titles(INVERSION)) == {"loss"}
+    assert set(INVERSION) - set(titles(INVERSION)) == {"loss", "label_residual", "matched"}
 
 
 def test_a_mean_over_seeds_stays_below_what_its_definition_allows() -> None:
