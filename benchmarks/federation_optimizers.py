@@ -29,7 +29,7 @@ OPTIMIZERS: dict[str, tuple[Any, float, dict[str, float]]] = {
 }
 PUBLIC = 400
 
-TASK = '''import torch
+TASK = """import torch
 import leakgauge
 from torch import nn
 
@@ -44,7 +44,7 @@ def task():
     kept = torch.load("records.pt")
     data = leakgauge.from_arrays(kept["x"], kept["y"], {{"client": kept["client"]}})
     return leakgauge.Task(net()), data
-'''
+"""
 
 
 def keep(folder: Path, name: str, steps: int, x: Tensor, y: Tensor, seed: int) -> None:

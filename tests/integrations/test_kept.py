@@ -213,3 +213,15 @@ def test_no_client_s_name_leaves_the_folder() -> None:
     assert len(set(made)) == len(names)
     assert not any("/" in one or one.startswith(".") for one in made)
     assert max(map(len, made)) <= 90
+
+
+def test_a_configuration_may_name_the_optimizer_and_no_code() -> None:
+    found = LocalTraining.found_in({"Optimizer": "torch.optim.AdamW", "lr": 0.001, "momentum": 0.9})
+    assert (found.named_optimizer, found.momentum) == ("adamw", None)
+    assert LocalTraining.found_in({"optimizer": "os:system"}).named_optimizer is None
+    assert LocalTraining.found_in({"optimizer": "SGD", "momentum": 0.9}).named_optimizer == (
+        "sgd:momentum=0.9"
+    )
+    assert found.updated(LocalTraining(momentum=0.9)).named_optimizer == "sgd:momentum=0.9"
+    with pytest.raises(InputError, match="optimizer of clients"):
+        LocalTraining(optimizer="os:system")

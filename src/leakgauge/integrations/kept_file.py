@@ -63,6 +63,10 @@ class KeptFile(_KeptFields):
         unknown = [name for name in self.training if name not in FIELDS]
         if unknown:
             raise InputError(f"training.{unknown[0]} is unknown; known: {', '.join(FIELDS)}")
+        for name, value in self.training.items():
+            if value is not None and isinstance(value, str) != (name == "optimizer"):
+                wanted = "a text" if name == "optimizer" else "a number"
+                raise InputError(f"training.{name} is {value!r}; expected {wanted}")
         return LocalTraining(**self.training)  # type: ignore[arg-type]  # it checks them itself
 
 
