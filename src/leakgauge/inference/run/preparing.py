@@ -154,9 +154,11 @@ def _fitting_stages(
         except InputError as error:
             if size is None:
                 raise
+            reason = str(error).partition("; ")[0]  # its advice would raise the batch size
             raise InputError(
-                f"the default batch of {spec.batch_of(ask)} records does not fit the private "
-                f"records, and one of {size} does not do: {error}"
+                f"the private records allow batches of {size}, not the default "
+                f"{spec.batch_of(ask)}, and {reason}; bring more records"
+                + (", or lower --ratio-bins" if ask == PROPORTION else "")
             ) from error
         if size is None:
             return stages
