@@ -114,7 +114,7 @@ def test_seeds_have_one_batch_size(tmp_path: Path) -> None:
 
 def test_a_batch_that_cannot_hold_the_question_is_refused_with_a_way(tmp_path: Path) -> None:
     path = table(tmp_path, 120)
-    with pytest.raises(InputError, match="the default batch of 128 records does not fit") as said:
+    with pytest.raises(InputError, match=r"allow batches of .*, not the default 128") as said:
         prepared(path, "proportion")
     assert "--ratio-bins" in str(said.value)
     assert batch_of(prepared(path, "proportion", ratio_bins=2)) < 128

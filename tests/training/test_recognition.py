@@ -179,3 +179,17 @@ def test_the_largest_step_of_adam_is_reached_and_never_passed() -> None:
 def test_only_one_step_of_such_an_optimizer_has_bounds() -> None:
     assert first_step(Recipe.named("sgd:momentum=0.9", steps=1, lr=1.0)) is None
     assert first_step(Recipe.named("adam", steps=2, lr=1.0)) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("steps", [1, 4])
+def test_rounded_weights_are_not_taken_for_steps_of_one_size(
+    dtype: torch.dtype, steps: int
+) -> None:
+    """Coarse weights change by whole units of their last digit, whatever the optimizer."""
+    rng = torch.Generator().manual_seed(0)
+    before = {"w": torch.randn(40, 40, generator=rng).to(dtype).float()}
+    moved = before["w"] - 0.01 * torch.randn(40, 40, generator=rng)
+    after = {"w": moved.to(dtype).float()}
+    update = Update("weights", after, before, lr=0.1, steps=steps)
+    assert understood(update).assumed.startswith("plain SGD")

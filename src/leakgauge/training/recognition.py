@@ -13,13 +13,15 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.core.precision import precision_of
 from leakgauge.training.catalog import SGD, own_rate
 from leakgauge.training.first_step import first_step, rounding
 from leakgauge.training.recipe import Recipe, named_rule
 from leakgauge.training.update import Update
 
-FEWEST = 30
-"""Fewest changes above their rounding that show anything."""
+FEWEST, FEWEST_PILED = 30, 1000
+"""Fewest changes above their rounding that show anything, after one step and after several: among a
+few hundred normal changes, some are near the largest by chance."""
 
 ONE_SIZE, ONE_WIDTH = 0.3, 0.05
 """After one step: smallest share of changes within this relative width of the largest. Seen: 0.52
@@ -93,7 +95,7 @@ def understood(update: Update, *, named: str | None = None) -> Understood:
 def common_size(update: Update) -> Sizes:
     """Return the size that the changes of an update share, if they do."""
     moved, weights = _changes(update)
-    if len(moved) < FEWEST:
+    if len(moved) < (FEWEST if update.steps == 1 else FEWEST_PILED):
         return Sizes(None)
     sizes = moved.abs()
     rare = max(1, len(sizes) // 1000)
@@ -113,11 +115,14 @@ def _changes(update: Update) -> tuple[Tensor, Tensor]:
     """Return the changes that are well above their rounding ``[n]``, and the weights before."""
     moved, weights = [], []
     after = update.after()
+    sent = update.values if update.kind == "weights" else update.before
+    eps = torch.finfo(precision_of(sent.values())).eps  # of the digits: bfloat16 may be cast
     for name, before in update.before.items():
         change = (after[name] - before).double()
         if update.kind == "change":
             change = update.values[name].double()
-        clear = change.abs() > 100 * rounding(before, change.to(before.dtype))
+        coarser = eps / torch.finfo(before.dtype).eps
+        clear = change.abs() > 100 * coarser * rounding(before, change.to(before.dtype))
         moved.append(change[clear])
         weights.append(before.double()[clear])
     return torch.cat(moved), torch.cat(weights)
