@@ -338,7 +338,8 @@ def test_an_update_is_answered_without_a_score(tmp_path: Path) -> None:
     resolved = prepare_all({NAME: (QUESTION, spec)}, source=source)
     audit = run_audit(tmp_path / "run", describe("invert", resolved), resolved, progress=Silent())
     answer, folder = audit.answers[NAME], Store(tmp_path / "run").folder(NAME)
-    (loss,) = answer.measurements
+    loss, *others = answer.measurements
+    assert {one.metric for one in others} <= {"matched", "label_residual"}
     assert (loss.metric, loss.estimate.n) == ("loss", 1)
     section = QUESTION.section(answer, folder)
     assert section.rows[0].level == "unknown"
