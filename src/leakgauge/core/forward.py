@@ -12,13 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from leakgauge.core.losses import REFUSALS
+
 Values = Mapping[str, Tensor]
 """Parameters and buffers by name, in place of the model's own."""
 
-_REFUSALS = (
-    *(RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError),
-    UserWarning,
-)
+_REFUSALS = (*REFUSALS, UserWarning)
 
 _DROPS: WeakKeyDictionary[nn.Module, dict[torch.Size, bool]] = WeakKeyDictionary()
 """Whether a model drops the axis of a single record, by the shape of the record."""

@@ -56,6 +56,16 @@ def rounding_norm(matrix: Tensor, dtype: torch.dtype) -> float:
     return float(deviations.norm(dim=0).max() + deviations.norm(dim=1).max())
 
 
+def spacing(values: Tensor, eps: float) -> Tensor:
+    """Return the spacing of a number format of an ``eps`` at each value, float64; 0 at 0.
+
+    >>> spacing(torch.tensor([0.0, 1.0, 3.0]), 0.5).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    _, exponent = torch.frexp(values.double())
+    return torch.where(values == 0, 0.0, eps / 2 * 2.0 ** exponent.double())
+
+
 def is_coarse(dtype: torch.dtype) -> bool:
     """Return whether a type is coarser than float32.
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from leakgauge.core.checks import require
+from leakgauge.core.names import few
 from leakgauge.data.columns import quoted
 
 MISSING = (
@@ -94,8 +95,7 @@ def without_words(frame: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
 
 
 def _of(names: list[str], kind: str) -> str:
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-    return f"column{'s' if len(names) > 1 else ''} of {kind} {quoted(names[:_MOST])}{more}"
+    return f"column{'s' if len(names) > 1 else ''} of {kind} {few(names, _MOST)}"
 
 
 def _by_word(columns: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as dtypes
 
+from leakgauge.core.names import few
 from leakgauge.data.columns import quoted
 from leakgauge.data.missing import is_placeholder
 from leakgauge.data.written import remember
@@ -252,8 +253,7 @@ def _but_for(name: str, words: Sequence[str], count: int) -> str:
 
 
 def _too_many(name: str, junk: Sequence[str], odd: int, rows: int) -> str:
-    more = f" and {len(junk) - 6} more" if len(junk) > 6 else ""
     return (
         f"column {name!r} stays text: it holds numbers but for {odd} values ({odd / rows:.0%}), "
-        f"{quoted(junk[:6])}{more}; --missing {shlex.quote(junk[0])} counts such a word as missing"
+        f"{few(junk, 6)}; --missing {shlex.quote(junk[0])} counts such a word as missing"
     )

@@ -16,9 +16,10 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "steps": ("local-steps", "num-steps"),
     "momentum": ("momentum",),
 }
+"""The keys of each setting; ``_`` counts as ``-``, and the first key wins."""
+
 NAMING = ("local-optimizer", "client-optimizer", "optimizer", "optim")
 """The keys of the optimizer's name, such as ``Adam`` or ``torch.optim.AdamW``."""
-"""The keys of each setting; ``_`` counts as ``-``, and the first key wins."""
 
 
 @dataclass(frozen=True)

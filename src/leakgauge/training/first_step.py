@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leakgauge.core.precision import spacing
 from leakgauge.core.types import Params
 from leakgauge.training.recipe import Recipe
 from leakgauge.training.rules import FirstStep
@@ -95,6 +96,4 @@ def _size(share: Tensor, eps: float) -> Tensor:
 def rounding(before: Tensor, change: Tensor) -> Tensor:
     """Return the spacing of the number format at the larger of the weights before and after."""
     largest = torch.maximum(before.double().abs(), (before + change).double().abs())
-    _, exponent = torch.frexp(largest)
-    spacing = torch.finfo(before.dtype).eps / 2 * 2.0 ** exponent.double()
-    return torch.where(largest == 0, 0.0, spacing)
+    return spacing(largest, torch.finfo(before.dtype).eps)

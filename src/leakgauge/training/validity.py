@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakgauge.core.precision import precision_of
+from leakgauge.core.precision import precision_of, spacing
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients import batch_gradients
 from leakgauge.gradients.probing import GradientMethod
@@ -144,9 +144,7 @@ def _square(leaf: Tensor) -> float:
 
 def _rounding(leaf: Tensor, eps: float) -> float:
     """Return the squared norm of rounding errors, each uniform within half a spacing."""
-    _, exponent = torch.frexp(leaf.double())
-    spacing = eps / 2 * 2.0 ** exponent.double()
-    return float(torch.where(leaf == 0, 0, spacing).square().sum()) / 12
+    return float(spacing(leaf, eps).square().sum()) / 12
 
 
 def _ratio(squared: float, reference: float) -> float:

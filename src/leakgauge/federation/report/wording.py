@@ -12,9 +12,8 @@ from leakgauge.federation.metrics import (
     PSNR,
 )
 from leakgauge.federation.spec import ASKS, MEMBERSHIP, PROPERTY, RECONSTRUCTION
-from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB, matched_sentence
+from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB, is_matched, matched_sentence
 from leakgauge.inversion.words import ASSUMED, NOT_UNDERSTOOD
-from leakgauge.inversion.words import MATCHED as LEAST_MATCHED
 from leakgauge.report.levels import HEADLINES, level_of, strength_of
 from leakgauge.report.section import Level
 from leakgauge.report.wording import interval, number, percent, short
@@ -102,7 +101,7 @@ class FederationVerdict:
 def verdict(table: UpdateTable) -> FederationVerdict:
     """Return the verdict on the mean over all updates, with the highest figure."""
     if table.metric == LOSS:
-        understood = _is_matched(table)
+        understood = is_matched(table.extra.get(MATCHED))
         return FederationVerdict(
             "unknown",
             "Not scored" if understood else NOT_UNDERSTOOD,
@@ -147,7 +146,7 @@ def _of_pictures(table: UpdateTable) -> FederationVerdict:
     one = table.mean
     level = level_of_rebuilt(one)
     words = _PICTURES[level]
-    if level in ("none", "inconclusive") and not _is_matched(table):
+    if level in ("none", "inconclusive") and not is_matched(table.extra.get(MATCHED)):
         level, words = "inconclusive", NOT_UNDERSTOOD
     text = (
         f"Rebuilt records have a PSNR of {short(one.estimate.value)} dB, the mean over "
@@ -158,12 +157,6 @@ def _of_pictures(table: UpdateTable) -> FederationVerdict:
     width = max(CLOSE_DB - one.chance, 1.0)
     strength = min(max((one.estimate.value - one.chance) / width, 0.0), 1.0)
     return FederationVerdict(level, words, text, strength)
-
-
-def _is_matched(table: UpdateTable) -> bool:
-    """Return whether the search reproduced the updates; a method without a search did."""
-    matched = table.extra.get(MATCHED)
-    return matched is None or matched.estimate.value >= LEAST_MATCHED
 
 
 def _training(table: UpdateTable) -> str:

@@ -22,6 +22,7 @@ from leakgauge.inference.run.readings import (
     chosen,
     of_first_rounds,
     over_rounds,
+    plain_sum,
     pooled,
 )
 from leakgauge.inference.run.rounds import RoundResults
@@ -180,7 +181,7 @@ def _panel(
     single = [pooled(parts, rules, number, text) for number, parts in enumerate(each, start=1)]
     text = f"weights of {', '.join(members)}, each over its rounds: {{}}"
     every = pooled([one.sums[0] for one in members.values()], rules, STACKED, text)
-    sums = [every, over_rounds(single, rules, weigh=True)[1]]
+    sums = [every, plain_sum(single, rules, held_out=True)]
     adversary = {"adversary": "the sum of its members' calibrated log-odds"}
     return _Member(
         single,

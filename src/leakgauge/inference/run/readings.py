@@ -101,18 +101,27 @@ def over_rounds(
         rules: rules of the weights.
         weigh: whether all rounds have scores of held-out batches.
     """
-    seconds = sum(one.seconds for one in rounds)
-    posteriors = np.stack([one.log_posterior for one in rounds])
-    held_out = None
-    if weigh:
-        each = held_out_of(rounds)
-        held_out = HeldOut(np.sum([one.log_odds for one in each], axis=0), each[0].secret)
-    total = accumulate(posteriors, rules.log_prior)
-    plain = RunReading(ACCUMULATED, total, held_out, seconds=seconds)
+    plain = plain_sum(rounds, rules, held_out=weigh)
     if not weigh:
         return [plain]
     text = "weights of the rounds: {}"
-    return [replace(weighted(rounds, rules, STACKED, text), seconds=seconds), plain]
+    return [replace(weighted(rounds, rules, STACKED, text), seconds=plain.seconds), plain]
+
+
+def plain_sum(rounds: Sequence[RunReading], rules: WeightingRules, *, held_out: bool) -> RunReading:
+    """Return the plain sum of all rounds.
+
+    Args:
+        rounds: single rounds of one adversary.
+        rules: rules with the prior.
+        held_out: whether all rounds have scores of held-out batches, to be summed as well.
+    """
+    posteriors = np.stack([one.log_posterior for one in rounds])
+    total, kept = accumulate(posteriors, rules.log_prior), None
+    if held_out:
+        each = held_out_of(rounds)
+        kept = HeldOut(np.sum([one.log_odds for one in each], axis=0), each[0].secret)
+    return RunReading(ACCUMULATED, total, kept, seconds=sum(one.seconds for one in rounds))
 
 
 def of_first_rounds(rounds: Sequence[RunReading], rules: WeightingRules) -> list[RunReading]:
