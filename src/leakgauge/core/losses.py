@@ -15,6 +15,7 @@ from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.core.graph import nodes_of
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 """``(outputs [B, ...], targets [B, ...]) -> a mean [], or the loss of each record [B]``."""
@@ -235,20 +236,14 @@ optimizer (weight decay), or detach the tensor
     """
     ends = [one for one in tree_leaves(outputs) if isinstance(one, Tensor)]
     known = {id(one) for one in (*ends, *leaves)}
-    seen = {one.grad_fn for one in ends}
-    left = [loss.grad_fn]
-    while left:
-        node = left.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            variable = getattr(node, "variable", None)
-            require(
-                variable is None or id(variable) in known,
-                f"the loss reads a trainable tensor {list(getattr(variable, 'shape', ()))} itself, "
-                "as a penalty on weights does, so its gradient cannot be taken at other weights; "
-                "leave the penalty to the optimizer (weight decay), or detach the tensor",
-            )
-            left.extend(one for one, _ in node.next_functions)
+    for node in nodes_of(loss, without=[one.grad_fn for one in ends]):
+        variable = getattr(node, "variable", None)
+        require(
+            variable is None or id(variable) in known,
+            f"the loss reads a trainable tensor {list(getattr(variable, 'shape', ()))} itself, "
+            "as a penalty on weights does, so its gradient cannot be taken at other weights; "
+            "leave the penalty to the optimizer (weight decay), or detach the tensor",
+        )
 
 
 def _like(outputs: Tensor, targets: Tensor, name: str) -> Tensor:

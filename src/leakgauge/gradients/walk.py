@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from leakgauge.core.graph import nodes_of
 from leakgauge.core.types import Task
 from leakgauge.gradients.gradients import params_of
 from leakgauge.gradients.probing import private
@@ -107,17 +108,12 @@ def uses(found: Tensor, params: Mapping[str, Tensor]) -> dict[str, int]:
     {'weight': 2, 'bias': 2}
     """
     names = {id(leaf): name for name, leaf in params.items()}
-    counted, seen, left = dict.fromkeys(params, 0), set(), [found.grad_fn]
-    while left:
-        node = left.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
+    counted = dict.fromkeys(params, 0)
+    for node in nodes_of(found):
         for one, _ in node.next_functions:
             name = names.get(id(getattr(one, "variable", None)))
             if name is not None:
                 counted[name] += 1
-            left.append(one)
     return counted
 
 

@@ -14,7 +14,6 @@ from leakgauge.integrations.kept import KINDS, MODELS, ROUNDS, RUNS
 from leakgauge.integrations.kept_file import read_about
 from leakgauge.integrations.kept_tensors import (
     Tensors,
-    cast_to,
     in_dtypes_of,
     named_as,
     read_tensors,
@@ -22,7 +21,7 @@ from leakgauge.integrations.kept_tensors import (
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.training.catalog import SGD
 from leakgauge.training.federation import Round
-from leakgauge.training.state import State, average
+from leakgauge.training.state import State, average, in_types_of
 from leakgauge.training.update import Update
 
 
@@ -197,7 +196,7 @@ class KeptRounds:
 
 
 def _received(one: KeptUpdate, model: nn.Module) -> Tensors:
-    return cast_to(model, named_as(one.tensors()[0], model, one.name))
+    return in_types_of(model, named_as(one.tensors()[0], model, one.name), finer=True)
 
 
 def read_kept(*folders: Path | str) -> KeptRounds:

@@ -1,6 +1,5 @@
 """Kept tensors under the names, and in the types, of a model."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,12 +47,6 @@ def named_as(tensors: Tensors, model: nn.Module, what: str) -> Tensors:
     return {**known, **whole}
 
 
-def cast_to(model: nn.Module, tensors: Mapping[str, Tensor]) -> Tensors:
-    """Return tensors in the types of the model's; servers with momentum or Adam send float64."""
-    own = {name: leaf.dtype for name, leaf in model.state_dict().items()}
-    return {name: leaf.to(own.get(name, leaf.dtype)) for name, leaf in tensors.items()}
-
-
 def in_dtypes_of(model: nn.Module, update: Update) -> Update:
     """Return an update in the model's types, where its own are finer.
 
@@ -71,8 +64,8 @@ def in_dtypes_of(model: nn.Module, update: Update) -> Update:
         kind = "change"
         values = {n: leaf.double() - update.before[n].double() for n, leaf in values.items()}
     parts = {"before": update.before, "held": update.held, "buffers": update.buffers}
-    cast: Any = {name: cast_to(model, part) for name, part in parts.items()}
-    return replace(update, kind=kind, values=cast_to(model, values), **cast)
+    cast: Any = {name: in_types_of(model, part, finer=True) for name, part in parts.items()}
+    return replace(update, kind=kind, values=in_types_of(model, values, finer=True), **cast)
 
 
 def _in_order(tensors: Tensors, model: nn.Module, what: str) -> Tensors:

@@ -134,10 +134,11 @@ def _mean(leaves: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
     return total
 
 
-def in_types_of(model: nn.Module, leaves: Params) -> dict[str, Tensor]:
+def in_types_of(model: nn.Module, leaves: Params, *, finer: bool = False) -> dict[str, Tensor]:
     """Return tensors of a coarser type than the model's in its type; others as they are.
 
-    No digit is lost, and ``precision_of`` still finds how precise they are.
+    No digit is lost, and ``precision_of`` still finds how precise they are. With ``finer`` those of
+    any other type are cast: servers with momentum or Adam send float64.
 
     >>> found = in_types_of(nn.Linear(2, 1), {"weight": torch.ones(1, 2, dtype=torch.float16)})
     >>> found["weight"].dtype
@@ -145,7 +146,9 @@ def in_types_of(model: nn.Module, leaves: Params) -> dict[str, Tensor]:
     """
     own = model.state_dict()
     return {
-        name: leaf.to(own[name].dtype) if name in own and _is_coarser(leaf, own[name]) else leaf
+        name: leaf.to(own[name].dtype)
+        if name in own and (finer or _is_coarser(leaf, own[name]))
+        else leaf
         for name, leaf in leaves.items()
     }
 
