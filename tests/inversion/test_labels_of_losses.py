@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
@@ -102,6 +102,7 @@ def test_counts_are_exact_where_the_records_are_known(name, classes, size, bias,
     st.sampled_from(["identity", "log_softmax"]),
     st.integers(0, 10**6),
 )
+@example("both", 4, 1.0, "identity", 19375)  # the record activates no neuron of the last layer
 def test_a_single_label_is_exact_also_where_the_model_is_sure(
     name, classes, scale, end, seed
 ) -> None:

@@ -304,8 +304,8 @@ def nearest_counts(wanted: Tensor, total: int) -> Tensor:
     return nearest.scatter_add_(1, raised, torch.ones_like(raised))
 
 
-def gradient_of(grads: Grads, name: str, axes: int) -> Tensor:
-    """Return the stack called ``name``; refuse it unless it is finite and not zero."""
+def gradient_of(grads: Grads, name: str, axes: int, *, may_be_zero: bool = False) -> Tensor:
+    """Return the stack called ``name``; refuse it unless it is finite, and not zero."""
     require(name in grads, f"{name!r}, the last layer, has no gradient; pass the labels")
     leaf = grads[name]
     require(
@@ -313,6 +313,6 @@ def gradient_of(grads: Grads, name: str, axes: int) -> Tensor:
         f"the gradient of {name!r} is {list(leaf.shape)}; expected {axes} axes, T the first",
     )
     require(bool(leaf.isfinite().all()), f"the gradient of {name!r} is not finite everywhere")
-    present = leaf.flatten(1).any(dim=1)
-    require(bool(present.all()), f"the gradient of {name!r} is all zero, so it shows no label")
+    present = may_be_zero or bool(leaf.flatten(1).any(dim=1).all())
+    require(present, f"the gradient of {name!r} is all zero, so it shows no label")
     return leaf

@@ -167,7 +167,8 @@ class Slopes:
                 "under this loss; pass the labels (as known)"
             )
         bias = gradient_of(grads, self.layer.bias, 2)
-        weight = gradient_of(grads, self.layer.weight, 3)
+        # A record that activates no neuron has h = 0; the bias alone shows its label.
+        weight = gradient_of(grads, self.layer.weight, 3, may_be_zero=True)
         rows, best = torch.arange(len(bias), device=bias.device), bias.abs().argmax(dim=1)
         h = weight[rows, best] / bias[rows, best][:, None]
         model = self.task.model
