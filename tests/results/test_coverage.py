@@ -8,6 +8,8 @@ QUICK = {
     "40 members, 40 others, strong leak": 60,
     "200 and 200, nearly perfect": 40,
     "8 records": 300,
+    "8 records, 3 starts that differ by 3 dB": 300,
+    "8 records, 3 starts alike": 300,
     "16 records, 90 % rebuilt": 300,
     "200 and 200 trials, mu 1": 300,
 }

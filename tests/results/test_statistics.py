@@ -12,6 +12,7 @@ from leakgauge.results.statistics import (
     clopper_pearson,
     clopper_pearson_upper,
     mean_estimate,
+    mean_over_starts,
     share_estimate,
     student_t,
     unseen,
@@ -29,6 +30,23 @@ def test_student_t_is_scipys_and_known_for_one_and_two_degrees(confidence: float
     assert student_t(2, confidence) == pytest.approx(two)
     for degrees in (1, 3, 29, 1000):
         assert student_t(degrees, confidence) == pytest.approx(stats.t.ppf(side, degrees))
+
+
+def test_an_interval_over_starts_is_welchs_and_never_narrower() -> None:
+    """Equal parts of variance, each with 2 degrees of freedom, have 4 together."""
+    values = np.array([1.0, 2.0, 3.0])
+    starts = values / np.sqrt(3)  # their variance is that of the mean of the values
+    found = mean_over_starts(values, starts)
+    assert found.value == pytest.approx(2.0)
+    assert found.high - 2.0 == pytest.approx(stats.t.ppf(0.975, 4) * np.sqrt(2 / 3))
+    alone = mean_estimate(values)
+    assert (found.low, found.high) != (alone.low, alone.high)
+    assert mean_over_starts(values, [7.0]) == alone
+    assert mean_over_starts(values, []) == alone
+    one = mean_over_starts([2.0], starts)
+    assert one.high - 2.0 == pytest.approx(stats.t.ppf(0.975, 2) * np.sqrt(1 / 3))
+    assert mean_over_starts([2.0], [2.0, 2.0]) == mean_estimate([2.0])
+    assert mean_over_starts(values, starts, bounds=(0.0, 3.0)).high == 3.0
 
 
 @pytest.mark.parametrize("confidence", CONFIDENCES)

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.inversion.methods import FOR_UPDATES, STRONGEST
-from leakgauge.inversion.words import INFERRED, KNOWN
+from leakgauge.inversion.words import FROM_BUFFERS, INFERRED, KNOWN, PROXY
 from leakgauge.inversion.words import LABELS as LABELINGS
 from leakgauge.runs.fields import MOST_STEPS
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, TRAINING, setting
-from leakgauge.runs.spec import Spec
+from leakgauge.runs.spec import NONE, Spec
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 
 NAME = "federation"
@@ -56,6 +56,12 @@ ATTACKS = (*LOSSES, "gradient-norm")
 
 
 LABELS = tuple(one for one in LABELINGS if one != KNOWN)
+
+STATISTICS = (FROM_BUFFERS, PROXY, NONE)
+"""How an attacker knows the statistics of BatchNorm: no client grants them."""
+
+STARTS = 3
+"""Default number of starts of a search."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +121,23 @@ class FederationSpec(Spec):
         least=1,
     )
     iterations: Whole | None = setting(None, "iterations of the search", ATTACK, least=1)
-    restarts: Whole = setting(1, "restarts of the search", ATTACK, least=1, most=1000)
+    restarts: Whole | None = setting(
+        None,
+        "starts of the search; the one with the smallest loss counts, and the interval covers "
+        f"them; default: {STARTS}, or 1 where a start takes minutes",
+        ATTACK,
+        least=1,
+        most=1000,
+    )
     labels: str = setting(INFERRED, "how labels are inferred", ATTACK, choices=LABELS)
+    statistics: str | None = setting(
+        None,
+        "how the attacker knows the statistics of batches in BatchNorm layers in training mode: "
+        "inferred (from the running statistics that were sent; the default where they were), proxy "
+        "(from public records) or none",
+        ATTACK,
+        choices=STATISTICS,
+    )
     simulate: Truth = setting(
         False,
         "simulate the local steps, with momentum or without: slower, but right at any learning "

@@ -13,6 +13,7 @@ from leakgauge.core.extras import not_installed
 from leakgauge.core.names import few
 from leakgauge.integrations.arrays import harmless, tensors_in
 from leakgauge.integrations.kept import CLIENT, MOST, SERVER, Exchange, Keeper
+from leakgauge.integrations.kept_base import BaseSource, ModelSource
 from leakgauge.integrations.training_settings import LocalTraining
 
 try:
@@ -60,6 +61,9 @@ class KeepUpdates:
         max_size: largest size of the folder, in words.
         training: settings of the client that no configuration names.
         client: the client's name, in place of the number of its partition.
+        model: the client's model, or a function that returns it, where clients send a part of it,
+            such as adapters: the checksum of the other parameters is kept, by which an audit
+            recognises the same base.
 
     Raises:
         InputError: a round is not above 0, or the size cannot be read.
@@ -73,7 +77,9 @@ class KeepUpdates:
         max_size: str = MOST,
         training: LocalTraining | None = None,
         client: str | None = None,
+        model: ModelSource | None = None,
     ) -> None:
+        self._base = BaseSource(model)
         self._keeper = Keeper(folder, rounds, max_size, training or LocalTraining())
         self._client = client
 
@@ -91,7 +97,7 @@ class KeepUpdates:
         out = call_next(msg, ctx)
         if received is not None:
             client = self._client or str(ctx.node_config.get(PARTITION, ctx.node_id))
-            _keep(self._keeper, received, client, out, seen=CLIENT)
+            _keep(self._keeper, received, client, out, seen=CLIENT, base=self._base)
         return out
 
 
@@ -109,6 +115,7 @@ class KeepingStrategy(Strategy):
         max_size: largest size of the folder, in words.
         training: settings of clients that no configuration names: a server does not know their
             batch size and epochs.
+        model: as for ``KeepUpdates``.
 
     Raises:
         InputError: the strategy has its own method ``start``, a round is not above 0, or the size
@@ -123,6 +130,7 @@ class KeepingStrategy(Strategy):
         rounds: Collection[int] | None = None,
         max_size: str = MOST,
         training: LocalTraining | None = None,
+        model: ModelSource | None = None,
     ) -> None:
         require(
             type(strategy).start is Strategy.start,
@@ -131,6 +139,7 @@ class KeepingStrategy(Strategy):
         )
         super().__init__()
         self.strategy = strategy
+        self._base = BaseSource(model)
         self._keeper = Keeper(folder, rounds, max_size, training or LocalTraining())
         self._keys = (getattr(strategy, "arrayrecord_key", ARRAYS), ARRAYS)
         self._sent: dict[int, _SentToClient] = {}
@@ -164,7 +173,8 @@ class KeepingStrategy(Strategy):
         for one in received:
             node = one.metadata.src_node_id
             if node in self._sent:
-                _keep(self._keeper, self._sent[node], None, one, seen=SERVER)
+                sent = self._sent[node]
+                _keep(self._keeper, sent, None, one, seen=SERVER, base=self._base)
         self._sent = {}
         found: tuple[ArrayRecord | None, MetricRecord | None] = self.strategy.aggregate_train(
             server_round, received
@@ -193,7 +203,13 @@ class KeepingStrategy(Strategy):
 
 
 def _keep(
-    keeper: Keeper, received: _SentToClient, client: str | None, reply: Message, *, seen: str
+    keeper: Keeper,
+    received: _SentToClient,
+    client: str | None,
+    reply: Message,
+    *,
+    seen: str,
+    base: BaseSource,
 ) -> None:
     """Keep one reply without an error, or log the reason; a client of None is named by it."""
     with harmless(f"round {received.number}, client {client or reply.metadata.src_node_id}"):
@@ -215,6 +231,7 @@ def _keep(
                 source="flower",
                 seen=seen,
                 run=received.run,
+                base=base.base(received.before),
             )
         )
 

@@ -25,7 +25,7 @@ from leakgauge.core.checks import InputError, require, require_choice, require_c
 from leakgauge.core.files import replacing, write_yaml
 from leakgauge.core.memory import in_words, read_size
 from leakgauge.integrations.arrays import bytes_of
-from leakgauge.integrations.kept_file import FORMAT
+from leakgauge.integrations.kept_file import FORMAT, KeptBase
 from leakgauge.integrations.training_settings import LocalTraining, numbers
 
 LOG = logging.getLogger("leakgauge")
@@ -63,6 +63,8 @@ class Exchange:
         source: the framework.
         seen: side that keeps the update, ``"client"`` or ``"server"``.
         run: identity of the federation's run; empty if the framework has none.
+        base: checksum of the parameters that the client has and does not send, as of
+            ``kept_base.base_of``; None if unknown.
 
     Raises:
         InputError: kind or side are unknown, a count is not above 0, or no tensor came.
@@ -79,6 +81,7 @@ class Exchange:
     source: str = "other"
     seen: str = CLIENT
     run: str = ""
+    base: KeptBase | None = None
 
     def __post_init__(self) -> None:
         require_count(self.number, "number of the round")
@@ -207,6 +210,7 @@ class Keeper:
             "metrics": numbers(sent.metrics),
             "config": numbers(sent.config),
             "training": asdict(found.updated(self.training)),
+            "base": None if sent.base is None else sent.base.model_dump(),
         }
 
     def _refuse_full(self, more: int, sent: Exchange) -> None:

@@ -36,6 +36,13 @@ class KeptTensors(_KeptFields):
     bytes: Annotated[int, pydantic.Field(ge=0)]
 
 
+class KeptBase(_KeptFields):
+    """Number and checksum of the parameters that a client has and does not send."""
+
+    sha256: Checksum
+    tensors: Count
+
+
 class KeptFile(_KeptFields):
     """What a keeper writes about one update; ``Exchange`` explains the fields."""
 
@@ -52,6 +59,7 @@ class KeptFile(_KeptFields):
     metrics: Numbers
     config: Numbers
     training: dict[str, Number | str | None]
+    base: KeptBase | None = None
 
     @property
     def known(self) -> LocalTraining:

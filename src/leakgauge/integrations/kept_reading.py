@@ -11,7 +11,8 @@ from torch import nn
 
 from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.integrations.kept import KINDS, MODELS, ROUNDS, RUNS
-from leakgauge.integrations.kept_file import read_about
+from leakgauge.integrations.kept_base import refuse_other_base
+from leakgauge.integrations.kept_file import KeptBase, read_about
 from leakgauge.integrations.kept_tensors import (
     Tensors,
     in_dtypes_of,
@@ -20,6 +21,7 @@ from leakgauge.integrations.kept_tensors import (
 )
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.training.catalog import SGD
+from leakgauge.training.counting import batches_counted
 from leakgauge.training.federation import Round
 from leakgauge.training.state import State, average, in_types_of
 from leakgauge.training.update import Update
@@ -42,6 +44,7 @@ class KeptUpdate:
         seen: side that kept the update, ``"client"`` or ``"server"``.
         run: identity of the federation's run; empty if it has none.
         files: path and checksum of the received and of the sent tensors.
+        base: checksum of the parameters that the client did not send; None if it was not kept.
     """
 
     folder: Path
@@ -56,6 +59,7 @@ class KeptUpdate:
     seen: str
     run: str
     files: tuple[tuple[Path, str], tuple[Path, str]]
+    base: KeptBase | None = None
 
     @property
     def name(self) -> str:
@@ -80,7 +84,8 @@ class KeptUpdate:
             training: settings that replace the kept ones.
 
         Raises:
-            InputError: the update does not fit the model, or its settings disagree.
+            InputError: the update does not fit the model, its settings disagree, or the model's
+                other parameters are not those that the client had.
         """
         known = self.training.updated(training or LocalTraining())
         before, after = (named_as(tensors, model, self.name) for tensors in self.tensors())
@@ -90,6 +95,7 @@ class KeptUpdate:
             after = {**before, **moved}  # of frozen tensors and statistics no change is sent
         steps = known.steps_over(self.examples)
         size = known.batch_size if steps is not None else None
+        steps = steps or batches_counted(before, after)
         if size is not None and self.examples is not None:
             size = min(size, self.examples)
         try:
@@ -108,6 +114,7 @@ class KeptUpdate:
                 update = replace(update, kind="change", values=exact)
         except InputError as error:
             raise InputError(f"{self.name}: {error}") from error
+        refuse_other_base(self.base, model, {*update.before, *update.held}, self.name)
         return in_dtypes_of(model, update)
 
 
@@ -138,7 +145,7 @@ class KeptRounds:
         """The sha256 of all checksums and settings."""
         lines = [
             repr((one.number, one.client, one.kind, one.examples, one.training, one.files[0][1]))
-            + repr((one.metrics, one.config, one.source, one.seen))
+            + repr((one.metrics, one.config, one.source, one.seen, one.base))
             + one.files[1][1]
             for one in self.updates
         ]
@@ -260,6 +267,7 @@ def _described(folder: Path, path: Path) -> KeptUpdate:
             (folder / MODELS / about.model.file, about.model.sha256),
             (path.with_suffix(".safetensors"), about.update.sha256),
         ),
+        base=about.base,
     )
 
 

@@ -8,8 +8,10 @@ from torch import Tensor
 
 from leakgauge.core.checks import require_choice
 from leakgauge.core.extras import not_installed
+from leakgauge.core.user_code import function_of
 from leakgauge.integrations.arrays import harmless, tensors_in
 from leakgauge.integrations.kept import CLIENT, KINDS, MOST, SEEN, Exchange, Keeper
+from leakgauge.integrations.kept_base import BaseSource
 from leakgauge.integrations.training_settings import LocalTraining, numbers
 
 try:
@@ -51,6 +53,9 @@ class KeepUpdates(DXOFilter):
         epochs: passes of a client over its records in a round.
         momentum: momentum of clients' SGD.
         examples: records of a client, if its results do not contain their number.
+        model: ``MODULE:FUNCTION`` that returns the client's model, where clients send a part of it,
+            such as adapters: the checksum of the other parameters is kept, by which an audit
+            recognises the same base.
 
     Raises:
         InputError: a value does not fit.
@@ -67,6 +72,7 @@ class KeepUpdates(DXOFilter):
         epochs: int | None = None,
         momentum: float | None = None,
         examples: int | None = None,
+        model: str | None = None,
     ) -> None:
         kinds = list(_KINDS)
         super().__init__(supported_data_kinds=kinds, data_kinds_to_filter=kinds)
@@ -74,7 +80,9 @@ class KeepUpdates(DXOFilter):
         # NVFlare writes a job from attributes of the names of the arguments.
         self.folder, self.rounds, self.max_size, self.seen = str(folder), rounds, max_size, seen
         self.lr, self.batch_size, self.epochs, self.momentum = lr, batch_size, epochs, momentum
-        self.examples = examples
+        self.examples, self.model = examples, model
+        # A filter is deployed as its arguments: the function is imported where it runs.
+        self._base = BaseSource(model and (lambda: function_of(str(model), "model")()))
         self._keeper()
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> None:
@@ -109,6 +117,7 @@ class KeepUpdates(DXOFilter):
                 source="nvflare",
                 seen=self.seen,
                 run=str(fl_ctx.get_job_id() or ""),
+                base=self._base.base(_received[key]),
             )
         )
 

@@ -110,6 +110,8 @@ class Reconstruction:
         steps: iterations at which the loss was noted, ``[k]``.
         losses: losses of the kept restart, ``[T, k]``.
         restart_losses: losses of all restarts, ``[T, R]``; the smallest is kept.
+        restart_x: records of all restarts ``[T, R, B, ...]``; None for a single one.
+        restart_labels: their labels ``[T, R, B]``; None likewise.
         iterations: iterations of the kept restart, ``[T]``.
         stopped_early: whether its loss stopped falling before the end, ``[T]``.
         seconds_per_iteration: time of an iteration of all targets together, in seconds.
@@ -136,6 +138,8 @@ class Reconstruction:
     notes: tuple[str, ...] = ()
     matched: Tensor | None = None
     label_residual: Tensor | None = None
+    restart_x: Tensor | None = None
+    restart_labels: Tensor | None = None
 
     @classmethod
     def direct(

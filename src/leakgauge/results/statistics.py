@@ -22,7 +22,7 @@ UNBOUNDED = (-math.inf, math.inf)
 SHARE = (0.0, 1.0)
 
 
-def student_t(degrees: int, confidence: float = 0.95) -> float:
+def student_t(degrees: float, confidence: float = 0.95) -> float:
     """Return half the width of a two-sided Student t interval, in standard errors.
 
     Args:
@@ -72,6 +72,54 @@ def mean_estimate(
     reach = student_t(n - 1, confidence) * float(plain.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
     low, high = max(mean - reach, bounds[0]), min(mean + reach, bounds[1])
     return Estimate(mean, low, high, n, confidence, unit)
+
+
+def mean_over_starts(
+    values: ArrayLike,
+    starts: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    unit: str = "",
+    bounds: tuple[float, float] = UNBOUNDED,
+) -> Estimate:
+    """Return the mean of one run's values, with an interval that also covers its random start.
+
+    The estimand is the mean over new records and new starts, of the same number, with the same
+    choice among them. Its variance is that of a mean over the records plus that of the runs' means
+    between starts; the degrees of freedom are Welch and Satterthwaite's. The second part counts as
+    if there were no choice: a choice by a loss that goes with the values leaves less of it. With a
+    single start the interval is that of ``mean_estimate``, over records alone; with a single record
+    it is over starts alone.
+
+    Args:
+        values: values of the chosen run, one per record ``[n]``.
+        starts: mean of the values of each independent run ``[k]``, the chosen one among them.
+        confidence: two-sided.
+        unit: for example ``"dB"``.
+        bounds: smallest and largest possible value; the interval stays within them.
+
+    Raises:
+        InputError: the values are empty or not finite.
+
+    >>> wide = mean_over_starts([11.0, 12.0, 13.0], [12.0, 16.0, 14.0])
+    >>> wide.value, round(wide.low, 1), round(wide.high, 1)
+    (12.0, 4.2, 19.8)
+    """
+    mean = mean_estimate(values, confidence=confidence, unit=unit, bounds=bounds)
+    between = np.asarray(starts, dtype=np.float64)
+    if between.size < 2:
+        return mean
+    plain = np.asarray(values, dtype=np.float64)
+    parts = [(float(between.var(ddof=1)), between.size - 1)]
+    if plain.size > 1:
+        parts.append((float(plain.var(ddof=1)) / plain.size, plain.size - 1))
+    total = sum(part for part, _ in parts)
+    if total == 0:
+        return mean
+    degrees = total**2 / sum(part**2 / free for part, free in parts)
+    reach = student_t(degrees, confidence) * math.sqrt(total)
+    low, high = max(mean.value - reach, bounds[0]), min(mean.value + reach, bounds[1])
+    return replace(mean, low=low, high=high)
 
 
 def share_estimate(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:

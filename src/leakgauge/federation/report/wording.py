@@ -115,7 +115,10 @@ def verdict(table: UpdateTable) -> FederationVerdict:
     level = level_of(one.estimate, one.chance)
     strength = strength_of(one.estimate, one.chance)
     return FederationVerdict(
-        level, HEADLINES[level], f"{_of_auroc(table)} {_highest(table)}", strength
+        level,
+        HEADLINES[level],
+        f"{_of_auroc(table)} {_highest(table)} {_training(table)}".rstrip(),
+        strength,
     )
 
 
@@ -123,11 +126,12 @@ def level_of_rebuilt(one: Measurement) -> Level:
     """Return the level of a PSNR: leakage begins above a guess, and the PSNR sets its level.
 
     The guess is the better one of public records and of their mean, each matched with the true
-    records like the rebuilt ones.
+    records like the rebuilt ones. An interval that reaches recognisable records is inconclusive.
     """
     estimate = one.estimate
     if estimate.low <= one.chance:
-        return "none" if estimate.value <= one.chance else "inconclusive"
+        seen = estimate.high < max(CLEAR_DB, one.chance)
+        return "none" if estimate.value <= one.chance and seen else "inconclusive"
     if estimate.value >= CLOSE_DB:
         return "strong"
     return "clear" if estimate.value >= CLEAR_DB else "weak"

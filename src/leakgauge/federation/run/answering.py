@@ -13,6 +13,7 @@ from leakgauge.core.files import write_text
 from leakgauge.federation.run import members, properties, rebuilding
 from leakgauge.federation.run.figures import UpdateResults, measurements_of
 from leakgauge.federation.run.preparing import FederationPrepared, description_of
+from leakgauge.federation.run.searching import method
 from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION, plain_word
 from leakgauge.integrations.kept_reading import KeptUpdate, as_json
 from leakgauge.inversion.attack import search_progress
@@ -93,7 +94,7 @@ def _made(ask: str, prepared: FederationPrepared, one: KeptUpdate, progress: Pro
         return members.infer_members(prepared, one).to_arrays()
     if ask == PROPERTY:
         return properties.infer_property(prepared, one).to_arrays()
-    iterations = rebuilding.method(prepared).iterations
+    iterations = method(prepared.spec, prepared.data.x).iterations
     search = search_progress(progress, f"{NAME}: {one.name}", iterations)
     return rebuilding.rebuild(prepared, one, search).to_arrays(redact=prepared.spec.redact)
 
@@ -128,6 +129,8 @@ def _keep_notes(folder: WorkFolder, prepared: FederationPrepared, found: UpdateR
         row = as_json(one)
         if one in found.rebuilt and len(found.rebuilt[one].labels):
             row["labels"] = found.rebuilt[one].labels.tolist()
+        if one in found.rebuilt and len(found.rebuilt[one].starts):
+            row["starts"] = found.rebuilt[one].starts.round(2).tolist()
         if one in found.members:
             row["adversary"] = found.members[one].adversary
         if one in found.properties:

@@ -1,6 +1,6 @@
 """Measurements of the results, by round and client."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -24,7 +24,7 @@ from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.inversion.words import ASSUMED
 from leakgauge.results.measurements import ACCUMULATED, CellContext, Estimate, Measurement
 from leakgauge.results.scores import ADVANTAGE, AUROC
-from leakgauge.results.statistics import mean_estimate, mean_of, share_estimate
+from leakgauge.results.statistics import mean_of, mean_over_starts, share_estimate
 
 
 @dataclass
@@ -42,8 +42,8 @@ Figure = tuple[Estimate, float]
 
 def measurements_of(prepared: FederationPrepared, found: UpdateResults) -> list[Measurement]:
     """Return the figures of each update, and their means over all updates."""
-    assumed = dict.fromkeys(text for each in found.rebuilt.values() for text in each.assumed)
-    make = partial(_measurement, prepared, assumed="; ".join(assumed))
+    searched = [text for each in found.rebuilt.values() for text in each.assumed]
+    make = partial(_measurement, prepared, searched=searched)
     made: list[Measurement] = []
     for ask, figures in (
         (RECONSTRUCTION, {one: _of_rebuilt(each) for one, each in found.rebuilt.items()}),
@@ -69,7 +69,7 @@ def _of_rebuilt(rebuilt: RebuiltUpdate) -> Mapping[str, Figure]:
     if not len(rebuilt.psnr):
         return found
     metric = METRICS[PSNR]
-    near = mean_estimate(rebuilt.psnr, unit=metric.unit, bounds=metric.bounds)
+    near = mean_over_starts(rebuilt.psnr, rebuilt.starts, unit=metric.unit, bounds=metric.bounds)
     return {PSNR: (near, rebuilt.guess), **found}
 
 
@@ -110,7 +110,7 @@ def _measurement(
     estimate: Estimate,
     chance: float,
     *,
-    assumed: str,
+    searched: Sequence[str],
 ) -> Measurement:
     spec = prepared.spec
     who = {RECONSTRUCTION: spec.method, MEMBERSHIP: "weighted sum", PROPERTY: "simulated clients"}
@@ -123,5 +123,7 @@ def _measurement(
         round=when,
         seed=spec.seed,
     )
-    details = {ASSUMED: assumed} if ask == RECONSTRUCTION and assumed else {}
+    said = dict.fromkeys(text for each in prepared.assumed.values() for text in each)
+    said |= dict.fromkeys(searched if ask == RECONSTRUCTION else ())
+    details = {ASSUMED: "; ".join(said)} if said else {}
     return context.measurement(metric, estimate, chance=chance, details=details)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import mul
 
 import torch
 from torch import Tensor
@@ -11,7 +12,10 @@ from leakgauge.core.names import few
 from leakgauge.core.types import Dataset, Task
 from leakgauge.core.versions import versions
 from leakgauge.data.source import Source
+from leakgauge.federation.run.frozen import taken_from_task
+from leakgauge.federation.run.normalisation import described_statistics, statistics_kind
 from leakgauge.federation.run.owners import owners
+from leakgauge.federation.run.searching import starts_of
 from leakgauge.federation.spec import (
     ASKS,
     CLIENT,
@@ -25,6 +29,7 @@ from leakgauge.federation.spec import (
 from leakgauge.integrations.kept_reading import KeptRounds, KeptUpdate, other_runs, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.inversion.run.received import local_steps
+from leakgauge.inversion.search.priors import running
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.spec import plain
@@ -56,6 +61,8 @@ class FederationPrepared(Prepared):
         secret: the property to infer; empty if it is not asked.
         not_asked: the reason for each question that is not asked.
         read: the optimizer of each update, as named or as recognised.
+        assumed: what is taken from the task's model for each update without proof, in words.
+        statistics: how the search in each update knows the statistics of BatchNorm's batches.
         folder: sha256 of all kept updates; clients that are left out decide who owns which records.
     """
 
@@ -70,6 +77,8 @@ class FederationPrepared(Prepared):
     not_asked: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
     read: Mapping[KeptUpdate, Understood] = field(default_factory=dict)
+    assumed: Mapping[KeptUpdate, tuple[str, ...]] = field(default_factory=dict)
+    statistics: Mapping[KeptUpdate, str | None] = field(default_factory=dict)
 
     def inputs(self) -> dict[str, str]:
         """Return the digest of the kept updates."""
@@ -99,6 +108,10 @@ def prepare(spec: FederationSpec, source: Source) -> FederationPrepared:
     prepared = replace(
         prepared, read={one: _understood(prepared, one) for one in prepared.kept.updates}
     )
+    assumed = taken_from_task(
+        prepared.task, prepared.kept.updates, prepared.training, str(spec.task), seed=spec.seed
+    )
+    prepared = replace(prepared, assumed=assumed)
     asked = spec.ask or ASKS
     refused: dict[str, str] = {}
     for ask in (*asked, *(one for one in ASKS if one not in asked)):
@@ -110,10 +123,14 @@ def prepare(spec: FederationSpec, source: Source) -> FederationPrepared:
             refused[ask] = str(error)
     able = tuple(ask for ask in asked if ask not in refused)
     require(len(able) > 0, "; ".join(f"{plain_word(ask)}: {why}" for ask, why in refused.items()))
+    if RECONSTRUCTION in able:
+        prepared = _with_search(prepared)
     secret = _secret(prepared) if PROPERTY in able else ""
     return replace(
         prepared,
-        spec=replace(spec, ask=able, secret=secret or spec.secret, files=prepared.kept.fingerprint),
+        spec=replace(
+            prepared.spec, ask=able, secret=secret or spec.secret, files=prepared.kept.fingerprint
+        ),
         secret=secret,
         not_asked={ask: refused.get(ask, "it was not asked") for ask in ASKS if ask not in able},
     )
@@ -176,10 +193,30 @@ def _check_reconstruction(prepared: FederationPrepared) -> None:
         )
         if prepared.spec.simulate:
             _check_steps(prepared, one)
+        _statistics(prepared, one)
     require(
         not prepared.data.y.is_floating_point(),
         "labels are numbers, which no search can infer from an update",
     )
+
+
+def _statistics(prepared: FederationPrepared, one: KeptUpdate) -> str | None:
+    model, known = prepared.task.model, prepared.known(one)
+    if prepared.spec.statistics is None and not running(model):
+        return None
+    update, steps = one.update(model, known), known.steps_over(one.examples)
+    return statistics_kind(prepared.spec.statistics, model, one, update, steps)
+
+
+def _with_search(prepared: FederationPrepared) -> FederationPrepared:
+    """Return the same with what the updates decide on the search for records."""
+    spec, updates = prepared.spec, prepared.kept.updates
+    steps = [prepared.known(one).steps_over(one.examples) or 1 for one in updates]
+    counts = [count_of(prepared, one) for one in updates]
+    passed = sum(map(mul, counts, steps)) if spec.simulate else sum(counts)
+    starts = starts_of(spec, prepared.task, prepared.others.x, passed)
+    statistics = {one: _statistics(prepared, one) for one in updates}
+    return replace(prepared, spec=replace(spec, restarts=starts), statistics=statistics)
 
 
 def _check_steps(prepared: FederationPrepared, one: KeptUpdate) -> None:
@@ -305,6 +342,8 @@ def _notes(prepared: FederationPrepared) -> Sequence[str]:
             "clients use momentum: their change of weights is scaled to a mean gradient as if the "
             "gradient were equal at each step; --simulate runs the steps themselves"
         )
+    kinds = list(prepared.statistics.values())
+    notes += described_statistics(prepared.spec.statistics, prepared.task.model, kinds)
     if not prepared.held:
         notes.append("the clients' records are unknown here, so rebuilt ones are not scored")
     return notes

@@ -1,6 +1,6 @@
 """Rebuilds the records behind a kept update, and scores them where the auditor knows the truth."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -10,19 +10,18 @@ from torch import Tensor
 
 from leakgauge.core.rng import derive
 from leakgauge.core.types import Dataset
+from leakgauge.federation.run.normalisation import assumed_statistics
 from leakgauge.federation.run.preparing import FederationPrepared, count_of
+from leakgauge.federation.run.searching import method
 from leakgauge.federation.spec import NAME, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.integrations.training_settings import LocalTraining
-from leakgauge.inversion.methods import Method, method_of
 from leakgauge.inversion.metrics.table import PSNR
 from leakgauge.inversion.observed import SearchProgress
-from leakgauge.inversion.run.received import prepare_received
+from leakgauge.inversion.run.received import Received, prepare_received
 from leakgauge.inversion.scoring import (
     Baselines,
     Scorer,
-    are_large,
-    are_pictures,
     nearest_pairs,
     to_unit,
 )
@@ -45,6 +44,8 @@ class RebuiltUpdate:
         warnings: why the update may not mean what the search takes it for.
         matched: cosine of the records' update and the one that was sent; None without a search.
         assumed: what the search assumed of the training, in words.
+        starts: mean PSNR of the records of each start ``[R]``, in dB; empty if the truth is
+            unknown.
     """
 
     x: Tensor
@@ -56,12 +57,14 @@ class RebuiltUpdate:
     warnings: tuple[str, ...]
     matched: float | None = None
     assumed: tuple[str, ...] = ()
+    starts: Floats = field(default_factory=lambda: np.zeros(0))
 
     def to_arrays(self, *, redact: bool) -> Kept:
         """Return it as arrays and plain values, without any record where ``redact``."""
         x, truth = (one[:0] if redact else one for one in (self.x, self.truth))
         labels = self.labels[:0] if redact else self.labels
         arrays = {"x": x.cpu().numpy(), "truth": truth.cpu().numpy(), "psnr": self.psnr}
+        arrays |= {"starts": self.starts}
         about = {
             "guess": self.guess,
             "loss": self.loss,
@@ -94,47 +97,67 @@ def rebuild(
         prepared.task,
         public,
         update,
-        method(prepared),
+        method(spec, prepared.data.x),
         labels=spec.labels,
         simulate=spec.simulate,
         optimizer=known.named_optimizer,
+        statistics=prepared.statistics[one],
         seed=seed,
     ).rebuild(progress)
-    unit = partial(to_unit, low=received.low, high=received.high)
-    scorer = Scorer(metrics=(PSNR,))
-    x = unit(received.x).clamp(0, 1)
-    truth, scores, guess = x[:0], np.zeros(0), 0.0
-    if one.client in prepared.held:
-        true = unit(prepared.data.x[prepared.held[one.client]])
-        scaled = unit(public.x)
-        baselines = Baselines(Dataset(scaled, public.y), scaled.mean(dim=0))
-        guesses = baselines.drawn(len(x), seed), baselines.mean.expand_as(x)
-        order = nearest_pairs(x, true)
-        x, truth = x[order[0]], true[order[1]]
-        scores = scorer.scores(x, truth)[PSNR].cpu().numpy()
-        guess = max(_matched(scorer, guessed, true) for guessed in guesses)
     labels = received.labels.cpu().numpy()
-    assumed = tuple(filter(None, (prepared.read[one].assumed, *_assumed_length(known, one))))
-    figures = scores, guess, received.loss
-    about = received.warnings, received.matched, assumed
-    return RebuiltUpdate(x, truth, *figures, labels, *about)
-
-
-def _assumed_length(known: LocalTraining, one: KeptUpdate) -> tuple[str, ...]:
-    """Return that one step is assumed where nothing names the length of a round."""
-    return () if known.steps_over(one.examples) else ("one local step",)
-
-
-def method(prepared: FederationPrepared) -> Method:
-    """Return the attack on the updates."""
-    spec, x = prepared.spec, prepared.data.x
-    return method_of(
-        spec.method,
-        iterations=spec.iterations,
-        restarts=spec.restarts,
-        are_images=are_pictures(x),
-        large=are_large(x),
+    assumed = (
+        prepared.read[one].assumed,
+        *_assumed_length(known, one, update.steps),
+        *assumed_statistics(prepared.statistics[one], update.steps),
     )
+    scored = _scored(prepared, one, received, seed)
+    about = received.warnings, received.matched, tuple(filter(None, assumed))
+    return RebuiltUpdate(
+        scored.x,
+        scored.truth,
+        scored.psnr,
+        scored.guess,
+        received.loss,
+        labels,
+        *about,
+        starts=scored.starts,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    """Rebuilt records in the order of the true ones; fields as in ``RebuiltUpdate``."""
+
+    x: Tensor
+    truth: Tensor
+    psnr: Floats
+    guess: float
+    starts: Floats
+
+
+def _scored(prepared: FederationPrepared, one: KeptUpdate, found: Received, seed: int) -> _Scored:
+    """Return the records of the chosen start, with the scores of all starts."""
+    unit = partial(to_unit, low=found.low, high=found.high)
+    x = unit(found.x).clamp(0, 1)
+    if one.client not in prepared.held:
+        return _Scored(x, x[:0], np.zeros(0), 0.0, np.zeros(0))
+    scorer, public = Scorer(metrics=(PSNR,)), prepared.others
+    true, scaled = unit(prepared.data.x[prepared.held[one.client]]), unit(public.x)
+    baselines = Baselines(Dataset(scaled, public.y), scaled.mean(dim=0))
+    guesses = baselines.drawn(len(x), seed), baselines.mean.expand_as(x)
+    each = [found.x] if found.starts is None else list(found.starts)
+    starts = np.array([_matched(scorer, unit(start).clamp(0, 1), true) for start in each])
+    order = nearest_pairs(x, true)
+    x, truth = x[order[0]], true[order[1]]
+    psnr = scorer.scores(x, truth)[PSNR].cpu().numpy()
+    return _Scored(x, truth, psnr, max(_matched(scorer, g, true) for g in guesses), starts)
+
+
+def _assumed_length(known: LocalTraining, one: KeptUpdate, steps: int) -> tuple[str, ...]:
+    """Return how many steps are assumed where no setting names the length of a round."""
+    if known.steps_over(one.examples):
+        return ()
+    return ("one local step",) if steps == 1 else (f"{steps} local steps, as BatchNorm counted",)
 
 
 def _matched(scorer: Scorer, guess: Tensor, truth: Tensor) -> float:
@@ -148,4 +171,4 @@ def from_arrays(kept: Kept) -> RebuiltUpdate:
     x, truth = (torch.from_numpy(arrays[name]) for name in ("x", "truth"))
     figures = arrays["psnr"], about["guess"], about["loss"]
     said = tuple(about["warnings"]), about["matched"], tuple(about["assumed"])
-    return RebuiltUpdate(x, truth, *figures, arrays["labels"], *said)
+    return RebuiltUpdate(x, truth, *figures, arrays["labels"], *said, arrays["starts"])

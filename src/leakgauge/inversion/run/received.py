@@ -19,17 +19,18 @@ from leakgauge.inversion.attack import (
 )
 from leakgauge.inversion.labels.inference import LabelGuess, LabelMethod, infer_labels
 from leakgauge.inversion.methods import Method
-from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, SearchProgress
+from leakgauge.inversion.observed import (
+    AttackOptions,
+    Knowledge,
+    ObservedUpdates,
+    Reconstruction,
+    SearchProgress,
+)
+from leakgauge.inversion.run.received_statistics import received_statistics
 from leakgauge.inversion.scoring import are_pictures, range_of
 from leakgauge.inversion.search.checks import classes_of
-from leakgauge.inversion.search.priors import (
-    MOST_PROXIES,
-    BatchStatistics,
-    statistics_of,
-    statistics_of_update,
-)
 from leakgauge.inversion.search.simulate import LocalSteps
-from leakgauge.inversion.words import FROM_BUFFERS, INFERRED, KNOWN, LABELS, RATE
+from leakgauge.inversion.words import INFERRED, KNOWN, LABELS, RATE
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.training.local import repeatable
 from leakgauge.training.recognition import understood
@@ -57,6 +58,8 @@ class Received:
         assumed: what the attack assumed of the training, in words.
         label_residual: distance of counted labels from whole numbers, in records; None where labels
             were not counted.
+        starts: records of each start of the search ``[R, B, ...]`` that found any, the chosen one
+            among them; None for a method without starts, or for a single one.
     """
 
     x: Tensor
@@ -70,6 +73,7 @@ class Received:
     matched: float | None = None
     assumed: tuple[str, ...] = ()
     label_residual: float | None = None
+    starts: Tensor | None = None
 
     @property
     def pictures(self) -> Tensor | None:
@@ -129,7 +133,13 @@ class PreparedUpdate:
             matched=None if found.matched is None else float(found.matched),
             assumed=self.assumed,
             label_residual=self.label_residual,
+            starts=None if found.restart_x is None else found.restart_x[0][_finite(found)].detach(),
         )
+
+
+def _finite(found: Reconstruction) -> Tensor:
+    """Return which restarts of the first target have a finite loss, bool ``[R]``."""
+    return found.restart_losses[0].isfinite()
 
 
 def prepare_received(
@@ -206,7 +216,8 @@ def prepare_received(
         unknown=() if assumed_lr is None else (RATE,),
         guess=public.mean(dim=0),
     )
-    known = replace(known, statistics=_statistics(task, update, public, known, kind=statistics))
+    shown = received_statistics(task, update, public, known, kind=statistics)
+    known = replace(known, statistics=shown)
     seen = ObservedUpdates(update.before, update.as_gradient(), (count, *shape))
     said = (known_as.assumed,) if known_as.assumed else ()
     return PreparedUpdate(task, seen, method, known, warnings, seed, said, residual)
@@ -319,19 +330,3 @@ def _plain_steps(update: Update) -> LocalSteps | None:
     if recipe is None:
         return None
     return LocalSteps(len(recipe), recipe.rates[0], optimizer=update.optimizer)
-
-
-def _statistics(
-    task: Task, update: Update, public: Tensor, known: Knowledge, *, kind: str | None
-) -> BatchStatistics | None:
-    """Return the batch statistics that the update or public records show, or refuse them."""
-    if kind is None:
-        return None
-    if kind == FROM_BUFFERS:
-        found = statistics_of_update(task.model, update)
-    else:
-        found = statistics_of(task, update.before, public[None, :MOST_PROXIES])
-    one = known.steps if known.simulate else None
-    batches = BatchStatistics(found, *((one.steps, one.epochs) if one else (1, 1)))
-    batches.prior(task, update.before, 1.0)  # refuses a model without BatchNorm
-    return batches

@@ -151,7 +151,13 @@ def reconstruct(
         return rebuilt
     limits = (low, high) if settings.boxed and low is not None and high is not None else None
     scaled = rescaled(rebuilt.x, lambda x: gradients(x, labels), seen, limits)
-    return replace(rebuilt, x=scaled)
+    rebuilt = replace(rebuilt, x=scaled)
+    if rebuilt.restart_x is None or rebuilt.restart_labels is None:
+        return rebuilt
+    rows, of = rebuilt.restart_x.flatten(0, 1), rebuilt.restart_labels.flatten(0, 1)
+    repeated = {name: leaf.repeat_interleave(settings.restarts, 0) for name, leaf in seen.items()}
+    every = rescaled(rows, lambda x: gradients(x, of), repeated, limits)
+    return replace(rebuilt, restart_x=every.view_as(rebuilt.restart_x))
 
 
 def search(
@@ -238,13 +244,17 @@ def search(
     first_rows = restarts * torch.arange(targets, device=start.device)
     kept = restart_losses.nan_to_num(nan=torch.inf).argmin(1) + first_rows
     iterations = ways.iterations[kept]
+    own = known.repeat_interleave(restarts, 0) if ways.scores is None else ways.scores.argmax(-1)
+    several = restarts > 1
     return Reconstruction(
         x=ways.x[kept],
-        labels=known if ways.scores is None else ways.scores[kept].argmax(-1),
+        labels=own[kept],
         loss=ways.loss[kept],
         steps=ways.steps,
         losses=ways.losses[kept],
         restart_losses=restart_losses,
+        restart_x=ways.x.view(targets, restarts, *ways.x.shape[1:]) if several else None,
+        restart_labels=own.view(targets, restarts, *own.shape[1:]) if several else None,
         iterations=iterations,
         stopped_early=iterations < settings.iterations,
         seconds_per_iteration=ways.seconds / int(ways.iterations.max()),

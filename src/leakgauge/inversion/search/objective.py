@@ -24,6 +24,11 @@ Objective = Callable[[Grads, Grads], Tensor]
 SCALES = tuple(1.05**step for step in sorted(range(-28, 29), key=abs))
 """Factors that ``rescaled`` tries: a quarter to four, the nearest to 1 first."""
 
+FLAT = 0.05
+"""Smallest relative fall of the squared error for which a factor counts. Through a normalisation
+of batches or records, gradients hardly depend on it: seen on a network of two convolutions with
+BatchNorm in training mode, 0.003 at best, for factors from 0.44 to 0.91; with GroupNorm, 0.011."""
+
 Form = Literal["vector", "layers"]
 
 Pair = tuple[Tensor, Tensor]
@@ -216,7 +221,8 @@ def rescaled(
 
     The squared error decides: the cosine of the search may not depend on that factor. Where the
     smallest or largest factor is best, the observed gradient has the size of no such records (a
-    defense clipped it, say), and they stay as they are.
+    defense clipped it, say), and they stay as they are; so do they where no factor brings the
+    gradient nearer by ``FLAT``.
 
     ``gradients`` maps records to gradients, leaf ``[T, *p]``, which are compared with ``seen``;
     ``limits`` are the lowest and highest values of a record.
@@ -228,7 +234,8 @@ def rescaled(
             tried = scale * x if limits is None else (scale * x).clamp(*(v.to(x) for v in limits))
             distance = SquaredError()(gradients(tried), seen)
             better = distance < error
-            error = torch.where(better, distance, error)
+            least_fall = FLAT if number == 0 else 0.0
+            error = torch.where(better, (1 - least_fall) * distance, error)
             inside = torch.where(better, number < len(SCALES) - 2, inside)
             best = torch.where(alike(better, x), tried, best)
     return torch.where(alike(inside, x), best, x)

@@ -151,7 +151,12 @@ def step_weights(layer: nn.Module, steps: int) -> list[float]:
 
 
 def tracked(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the BatchNorm layers that keep running statistics, by name."""
+    """Return the BatchNorm layers in training mode that keep running statistics, by name."""
+    return {name: layer for name, layer in running(model).items() if layer.training}
+
+
+def running(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the BatchNorm layers that keep running statistics, in any mode, by name."""
     return {
         name: layer
         for name, layer in model.named_modules()
