@@ -113,7 +113,7 @@ def test_without_batchnorm_or_its_statistics_there_are_none(tmp_path: Path) -> N
     made = prepared(tmp_path / "b", net(0, nn.GroupNorm))
     assert kind(made) is None
     assert not any("BatchNorm" in one for one in description_of(made).notes)
-    with pytest.raises(InputError, match="no BatchNorm in training mode.*leave out --statistics"):
+    with pytest.raises(InputError, match=r"no BatchNorm in training mode.*leave out --statistics"):
         prepared(tmp_path / "b", net(0, nn.GroupNorm), statistics="inferred")
 
 

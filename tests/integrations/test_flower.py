@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from leakgauge.core.checks import InputError
+from leakgauge.integrations.kept_base import base_of
 from leakgauge.integrations.kept_reading import read_kept
 from leakgauge.integrations.training_settings import LocalTraining
 from support.flower_app import in_process
@@ -278,3 +279,24 @@ def test_a_count_that_is_no_number_stops_no_training(
     sent = {"arrays": stepped(0), "metrics": MetricRecord(metrics)}
     passed(tmp_path, message({"arrays": stepped(0)}), sent)
     assert not list(tmp_path.rglob("*.yaml"))
+
+
+def test_the_checksum_of_what_clients_never_send_is_kept(tmp_path: Path) -> None:
+    """Here the received arrays are the whole model, but for a layer that clients put before it."""
+
+    def whole() -> nn.Module:
+        torch.manual_seed(1)
+        return nn.ModuleDict({"base": nn.Linear(3, 3).requires_grad_(False), "head": net()})
+
+    play(Clients(KeepUpdates(tmp_path / "clients", model=whole)),
+         KeepingStrategy(FedAvg(), tmp_path / "server", model=whole()), rounds=1)  # fmt: skip
+    wanted = base_of(whole(), [f"head.{name}" for name in net().state_dict()])
+    assert wanted is not None
+    for folder in ("clients", "server"):
+        kept = read_kept(tmp_path / folder)
+        assert [one.base for one in kept.updates] == [wanted] * 3
+        kept.updates[0].update(whole())
+        model = whole()
+        model["base"].bias.data += 1
+        with pytest.raises(InputError, match="load the base weights"):
+            kept.updates[0].update(model)

@@ -23,7 +23,7 @@ ANY = st.one_of(
 PLACES = (
     "round", "client", "source", "seen", "kind", "model", "update", "examples", "metrics",
     "config", "training", "training.lr", "training.epochs", "training.momentum", "model.sha256",
-    "model.file", "update.bytes", "metrics.loss", "more",
+    "model.file", "update.bytes", "metrics.loss", "base", "base.sha256", "more",
 )  # fmt: skip
 
 

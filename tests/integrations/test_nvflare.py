@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from leakgauge.core.checks import InputError
+from leakgauge.integrations.kept_base import digest
 from leakgauge.integrations.kept_reading import read_kept
 
 pytest.importorskip("nvflare", reason='needs pip install "leakgauge[nvflare]"')
@@ -86,6 +87,27 @@ def test_two_filters_keep_what_a_client_received_and_sent(tmp_path: Path, kind: 
     assert (update.lr, update.steps, update.batch_size) == (0.1, 2, 4)
     for name, leaf in update.after().items():
         np.testing.assert_allclose(leaf.numpy(), after[name], rtol=1e-6)
+
+
+def test_the_checksum_of_what_clients_never_send_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_adapters.py").write_text(
+        "from torch import nn, ones\n\n"
+        "def build():\n"
+        "    model = nn.Linear(3, 2)\n"
+        "    model.bias.data = ones(2)\n"
+        "    model.bias.requires_grad_(False)\n"
+        "    return model\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    sent = {"weight": net().weight.detach().numpy()}
+    kept = KeepUpdates(str(tmp_path / "kept"), lr=0.1, model="own_adapters:build")
+    for chain in (FilterChainType.TASK_DATA_CHAIN, FilterChainType.TASK_RESULT_CHAIN):
+        pass_through(kept, chain, message(sent, 0), context("site-1"))
+    (one,) = read_kept(tmp_path / "kept").updates
+    assert one.base is not None
+    assert (one.base.tensors, one.base.sha256) == (1, digest([torch.ones(2)]))
 
 
 def test_the_server_names_clients_by_the_other_side(tmp_path: Path) -> None:

@@ -654,3 +654,29 @@ def test_records_stay_as_they_are_where_no_size_fits() -> None:
         found = rescaled(x, gradients, seen, None)
         assert torch.equal(found[0], x[0])
         torch.testing.assert_close(found[1], 2 * x[1], rtol=0.03, atol=0)
+
+
+def test_records_stay_as_they_are_where_gradients_do_not_show_their_size() -> None:
+    """As through BatchNorm in training mode: a factor of 0.7 fits best, and hardly better."""
+    x = F.normalize(torch.rand(1, 1, 3, dtype=torch.float64), dim=-1)
+    for share, factor in ((0.01, 1.0), (1.0, 0.7)):
+
+        def gradients(x: torch.Tensor, share: float = share) -> Grads:
+            return {"w": F.normalize(x.flatten(1)) + share * x.flatten(1)}
+
+        found = rescaled(x, gradients, gradients(0.7 * x), None)
+        torch.testing.assert_close(found, factor * x, rtol=0.03, atol=0)
+
+
+def test_all_restarts_come_back_with_the_chosen_one_among_them() -> None:
+    task = task_of()
+    x, y = records(2, 2)
+    chosen = replace(QUICK, restarts=3, rescale=True)
+    found = rebuilt(task, x, y, chosen)
+    assert found.restart_x.shape == (2, 3, 2, 1, 6, 6)
+    assert found.restart_labels.tolist() == [[one.tolist()] * 3 for one in y]
+    for target, best in enumerate(found.restart_losses.argmin(1)):
+        torch.testing.assert_close(found.restart_x[target, best], found.x[target])
+    alone = rebuilt(task, x, y, replace(chosen, restarts=1))
+    assert alone.restart_x is None
+    torch.testing.assert_close(found.restart_x[:, 0], alone.x)  # starts do not see each other

@@ -24,10 +24,10 @@ Objective = Callable[[Grads, Grads], Tensor]
 SCALES = tuple(1.05**step for step in sorted(range(-28, 29), key=abs))
 """Factors that ``rescaled`` tries: a quarter to four, the nearest to 1 first."""
 
-FLAT = 0.05
-"""Smallest relative fall of the squared error for which a factor counts. Through a normalisation
-of batches or records, gradients hardly depend on it: seen on a network of two convolutions with
-BatchNorm in training mode, 0.003 at best, for factors from 0.44 to 0.91; with GroupNorm, 0.011."""
+HALF, FLAT = 0.5, 0.2
+"""Smallest relative change of the gradient, over that of the records, with which it shows their
+contrast; it is measured at half the contrast. Seen on networks of two convolutions: 0.02 with
+BatchNorm in training mode, which takes the contrast away, and 0.9 or more without it."""
 
 Form = Literal["vector", "layers"]
 
@@ -221,8 +221,9 @@ def rescaled(
 
     The squared error decides: the cosine of the search may not depend on that factor. Where the
     smallest or largest factor is best, the observed gradient has the size of no such records (a
-    defense clipped it, say), and they stay as they are; so do they where no factor brings the
-    gradient nearer by ``FLAT``.
+    defense clipped it, say), and they stay as they are. They also do where gradients hardly depend
+    on that factor (``FLAT``), such as those through BatchNorm in training mode: the nearest one is
+    then arbitrary.
 
     ``gradients`` maps records to gradients, leaf ``[T, *p]``, which are compared with ``seen``;
     ``limits`` are the lowest and highest values of a record.
@@ -234,11 +235,18 @@ def rescaled(
             tried = scale * x if limits is None else (scale * x).clamp(*(v.to(x) for v in limits))
             distance = SquaredError()(gradients(tried), seen)
             better = distance < error
-            least_fall = FLAT if number == 0 else 0.0
-            error = torch.where(better, (1 - least_fall) * distance, error)
+            error = torch.where(better, distance, error)
             inside = torch.where(better, number < len(SCALES) - 2, inside)
             best = torch.where(alike(better, x), tried, best)
-    return torch.where(alike(inside, x), best, x)
+        shown = _shows_contrast(gradients(x), gradients(HALF * x))
+    return torch.where(alike(inside & shown, x), best, x)
+
+
+def _shows_contrast(whole: Grads, half: Grads) -> Tensor:
+    """Return for each row whether its gradient depends on the contrast of the records, ``[N]``."""
+    moved = SquaredError()(half, whole)
+    size = SquaredError()(whole, {name: torch.zeros_like(leaf) for name, leaf in whole.items()})
+    return moved >= (FLAT * (1 - HALF)) ** 2 * size
 
 
 def _sums(
