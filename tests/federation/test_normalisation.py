@@ -12,12 +12,14 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Dataset, Task
+from leakgauge.federation.report.wording import UpdateTable, verdict
 from leakgauge.federation.run.preparing import FederationPrepared, description_of, prepare
 from leakgauge.federation.run.rebuilding import from_arrays, rebuild
 from leakgauge.federation.spec import RECONSTRUCTION, FederationSpec
 from leakgauge.integrations.kept import Exchange, Keeper
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.inversion.run import received
+from leakgauge.results.measurements import ACCUMULATED, CellContext, Estimate
 from leakgauge.runs.sources import task_source
 from support.kept import normal
 
@@ -172,3 +174,26 @@ def test_a_large_search_has_one_start(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("leakgauge.federation.run.searching.AFFORDABLE", 1e3)
     assert prepared(tmp_path, net()).spec.restarts == 1
     assert prepared(tmp_path, net(), restarts=2).spec.restarts == 2
+
+
+@pytest.mark.parametrize(
+    ("starts", "low", "high", "words"),
+    [
+        ("3", 2.0, 15.0, "Records not rebuilt"),
+        ("3", -5.0, 25.0, "Inconclusive"),
+        ("1", 11.0, 15.0, "Parts of records rebuilt"),
+    ],
+)
+def test_a_verdict_says_what_its_interval_covers(
+    starts: str, low: float, high: float, words: str
+) -> None:
+    estimate = Estimate((low + high) / 2, low, high, 8, unit="dB")
+    context = CellContext(
+        question="federation", game=RECONSTRUCTION, dataset="d", adversary="leakgauge",
+        round=ACCUMULATED, seed=0,
+    )  # fmt: skip
+    mean = context.measurement("psnr", estimate, chance=10.5, details={"starts": starts})
+    found = verdict(UpdateTable(RECONSTRUCTION, "psnr", mean, {(1, "0"): mean}, {}))
+    assert found.words == words
+    over = "records alone: the search had one" if starts == "1" else "records and the 3 starts"
+    assert f", over {over} start" in found.text or f", over {over} of each search" in found.text

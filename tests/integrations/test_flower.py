@@ -282,21 +282,21 @@ def test_a_count_that_is_no_number_stops_no_training(
 
 
 def test_the_checksum_of_what_clients_never_send_is_kept(tmp_path: Path) -> None:
-    """Here the received arrays are the whole model, but for a layer that clients put before it."""
+    """The received arrays are the model without its last layer."""
 
-    def whole() -> nn.Module:
+    def whole() -> nn.Sequential:
         torch.manual_seed(1)
-        return nn.ModuleDict({"base": nn.Linear(3, 3).requires_grad_(False), "head": net()})
+        return nn.Sequential(*net(), nn.Linear(2, 2).requires_grad_(False))
 
-    play(Clients(KeepUpdates(tmp_path / "clients", model=whole)),
-         KeepingStrategy(FedAvg(), tmp_path / "server", model=whole()), rounds=1)  # fmt: skip
-    wanted = base_of(whole(), [f"head.{name}" for name in net().state_dict()])
+    keeping = KeepUpdates(tmp_path / "clients", model=whole)
+    play(Clients(keeping), KeepingStrategy(FedAvg(), tmp_path / "server", model=whole()), rounds=1)
+    wanted = base_of(whole(), list(net().state_dict()))
     assert wanted is not None
     for folder in ("clients", "server"):
         kept = read_kept(tmp_path / folder)
         assert [one.base for one in kept.updates] == [wanted] * 3
         kept.updates[0].update(whole())
         model = whole()
-        model["base"].bias.data += 1
+        model[3].bias.data += 1
         with pytest.raises(InputError, match="load the base weights"):
             kept.updates[0].update(model)

@@ -659,13 +659,13 @@ def test_records_stay_as_they_are_where_no_size_fits() -> None:
 def test_records_stay_as_they_are_where_gradients_do_not_show_their_size() -> None:
     """As through BatchNorm in training mode: a factor of 0.7 fits best, and hardly better."""
     x = F.normalize(torch.rand(1, 1, 3, dtype=torch.float64), dim=-1)
-    for share, factor in ((0.01, 1.0), (1.0, 0.7)):
+    for share, scale in ((0.01, 1.0), (1.0, 0.7)):
 
         def gradients(x: torch.Tensor, share: float = share) -> Grads:
             return {"w": F.normalize(x.flatten(1)) + share * x.flatten(1)}
 
         found = rescaled(x, gradients, gradients(0.7 * x), None)
-        torch.testing.assert_close(found, factor * x, rtol=0.03, atol=0)
+        torch.testing.assert_close(found, scale * x, rtol=0.03, atol=0)
 
 
 def test_all_restarts_come_back_with_the_chosen_one_among_them() -> None:

@@ -8,6 +8,9 @@ from leakgauge.results.scores import ADVANTAGE, AUROC
 PSNR, LOSS, MATCHED = "psnr", "loss", "matched"
 PROPERTY_AUROC, PROPERTY_RIGHT = "property_auroc", "property_right"
 
+STARTS = "starts"
+"""The detail of a measurement that says how many starts a search had."""
+
 METRICS = {
     PSNR: Metric(title="PSNR", unit="dB", low=-math.inf, high=math.inf, headline=True),
     LOSS: Metric(title="Loss", high=math.inf, higher_is_worse=False, tabled=False),

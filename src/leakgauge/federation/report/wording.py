@@ -10,6 +10,7 @@ from leakgauge.federation.metrics import (
     PROPERTY_AUROC,
     PROPERTY_RIGHT,
     PSNR,
+    STARTS,
 )
 from leakgauge.federation.spec import ASKS, MEMBERSHIP, PROPERTY, RECONSTRUCTION
 from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB, is_matched, matched_sentence
@@ -155,12 +156,22 @@ def _of_pictures(table: UpdateTable) -> FederationVerdict:
     text = (
         f"Rebuilt records have a PSNR of {short(one.estimate.value)} dB, the mean over "
         f"{len(table.cells)} updates ({percent(one.estimate.confidence)} interval "
-        f"{short(one.estimate.low)} to {short(one.estimate.high)}); a guess without the update "
-        f"has {short(one.chance)} dB. {_highest(table)} {_training(table)}"
+        f"{short(one.estimate.low)} to {short(one.estimate.high)}{_over(one)}); a guess without "
+        f"the update has {short(one.chance)} dB. {_highest(table)} {_training(table)}"
     ).rstrip()
     width = max(CLOSE_DB - one.chance, 1.0)
     strength = min(max((one.estimate.value - one.chance) / width, 0.0), 1.0)
     return FederationVerdict(level, words, text, strength)
+
+
+def _over(one: Measurement) -> str:
+    """Return what the interval of a PSNR covers, in words; empty for a method without starts."""
+    starts = one.details.get(STARTS)
+    if starts is None:
+        return ""
+    if starts == "1":
+        return ", over records alone: the search had one start (--restarts)"
+    return f", over records and the {starts} starts of each search"
 
 
 def _training(table: UpdateTable) -> str:

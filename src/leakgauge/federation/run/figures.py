@@ -13,12 +13,14 @@ from leakgauge.federation.metrics import (
     PROPERTY_AUROC,
     PROPERTY_RIGHT,
     PSNR,
+    STARTS,
     of_client,
 )
 from leakgauge.federation.run.members import MembershipResult
 from leakgauge.federation.run.preparing import FederationPrepared
 from leakgauge.federation.run.properties import PropertyResult, over_rounds
 from leakgauge.federation.run.rebuilding import RebuiltUpdate
+from leakgauge.federation.run.searching import method
 from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.inversion.words import ASSUMED
@@ -126,4 +128,6 @@ def _measurement(
     said = dict.fromkeys(text for each in prepared.assumed.values() for text in each)
     said |= dict.fromkeys(searched if ask == RECONSTRUCTION else ())
     details = {ASSUMED: "; ".join(said)} if said else {}
+    if metric == PSNR and method(spec, prepared.data.x).traits.searches:
+        details |= {STARTS: str(spec.restarts)}
     return context.measurement(metric, estimate, chance=chance, details=details)
