@@ -135,3 +135,29 @@ def test_a_model_that_cannot_be_had_costs_no_update(caplog: pytest.LogCaptureFix
     ]
     assert BaseSource(None).base(head(net())) is None
     assert BaseSource(nn.Linear(7, 1)).base(head(net())) is None
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_base_under_adapters_is_compared(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft", reason='needs pip install "leakgauge[hf]"')
+
+    def adapted(seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        base = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+        model: nn.Module = peft.get_peft_model(base, peft.LoraConfig(r=2, target_modules=["0"]))
+        return model
+
+    model = adapted(0)
+    before = dict(peft.get_peft_model_state_dict(model))
+    after = {name: leaf + 0.1 for name, leaf in before.items()}
+    base = BaseSource(model).base(before)
+    assert base is not None
+    assert base.tensors == 4
+    training = LocalTraining(lr=0.1, batch_size=2, epochs=1)
+    Keeper(tmp_path, training=training).keep(Exchange(1, "0", before, after, examples=2, base=base))
+    (one,) = read_kept(tmp_path).updates
+    assert len(one.update(adapted(0)).before) == 2
+    with pytest.raises(InputError, match="load the base weights"):
+        one.update(adapted(1))

@@ -125,5 +125,5 @@ def _content(leaf: Tensor) -> str:
     array = plain.contiguous().numpy()
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     content = hashlib.sha256(f"{array.dtype.str} {array.shape} ".encode())
-    content.update(memoryview(array).cast("B") if array.size else b"")
+    content.update(array.tobytes())
     return content.hexdigest()

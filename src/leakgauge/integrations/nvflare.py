@@ -82,7 +82,8 @@ class KeepUpdates(DXOFilter):
         self.lr, self.batch_size, self.epochs, self.momentum = lr, batch_size, epochs, momentum
         self.examples, self.model = examples, model
         # A filter is deployed as its arguments: the function is imported where it runs.
-        self._base = BaseSource(model and (lambda: function_of(str(model), "model")()))
+        build = None if model is None else lambda: function_of(model, "model")()
+        self._base = BaseSource(build)
         self._keeper()
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> None:
