@@ -20,7 +20,7 @@ from leakgauge.gradients.factored.base import WholeGradients
 from leakgauge.gradients.factored.factors import factors
 from leakgauge.integrations.hugging_face_task import adapted, causal_task
 from leakgauge.inversion.exact import recover_first_layer, share_recovered
-from leakgauge.inversion.text.layers import recover_tokens
+from leakgauge.inversion.text.embeddings import recover_tokens
 from leakgauge.inversion.text.sequences import dager
 
 pytestmark = [

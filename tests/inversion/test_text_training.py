@@ -18,8 +18,10 @@ with warnings.catch_warnings():
         LlamaForCausalLM,
     )
 
+from leakgauge.core.checks import InputError
 from leakgauge.gradients import params_of
 from leakgauge.integrations.hugging_face_task import causal_task, classification_task
+from leakgauge.inversion.text.embeddings import read_single, recover_tokens
 from leakgauge.inversion.text.recovered import score_text
 from leakgauge.inversion.text.sequences import dager
 
@@ -124,35 +126,63 @@ def test_train_mode_is_recognised_and_its_tokens_are_named(tied: bool, trains: b
     assert "it was taken in train mode" in found.stopped
     assert "as dropout of 0.1 makes them" in found.stopped
     fed = {token for row in rows for token in row[:-1]}
-    assert set(found.tokens) == (set() if tied else fed)
+    assert set(found.tokens) == fed
 
 
-def test_dropout_is_named_where_it_leaves_no_trace_and_pruning_is_not_dropout() -> None:
-    torch.manual_seed(1)
-    config = BertConfig(
-        num_hidden_layers=2, hidden_size=64, num_attention_heads=4, intermediate_size=64,
-        vocab_size=300,
-    )  # fmt: skip
-    bert = BertForSequenceClassification(config).train()
-    rows, ids, mask = batch(8, left=False)
-    grads = own_gradient(bert, input_ids=ids, attention_mask=mask, labels=torch.tensor([1]))
-    task = classification_task(bert.eval())
-    found = dager(task, params_of(task.model), grads, length=LENGTH)
-    assert "taken in train mode (the model has dropout of 0.1), it was changed" in found.stopped
-    assert set(found.tokens) == set(rows[0])
-
-    model = gpt2().eval()
-    pruned = {
-        name: torch.where(leaf.abs() < leaf.abs().quantile(0.3), 0.0, leaf)
-        for name, leaf in own_gradient(model, input_ids=ids, labels=ids).items()
-    }
-    assert "exactly 0" not in attacked(model, pruned).stopped
-
-
-def test_a_model_without_dropout_is_not_said_to_have_it() -> None:
-    torch.manual_seed(1)
-    model = llama().eval()
-    _, ids, _ = batch(8, left=False)
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_single_text_in_train_mode_is_read_from_its_embeddings(tied: bool, seed: int) -> None:
+    """Dropout changes the gradients of places, but a token's row is still their sum."""
+    torch.manual_seed(seed)
+    model = gpt2(tied=tied).train()
+    ids = torch.randint(4, 300, (1, 12))
+    ids[0, 7] = ids[0, 2]  # a token that stands twice
     grads = own_gradient(model, input_ids=ids, labels=ids)
-    other = llama().eval()
-    assert "train mode" not in attacked(other, grads).stopped
+    found = attacked(model, grads)
+    assert found.sequences == ((*ids[0, :-1].tolist(), -1),)
+    assert not found.confirmed
+    assert "it was taken in train mode" in found.stopped
+    assert "show a single text in its order" in found.stopped
+
+
+def test_an_encoder_in_train_mode_shows_a_single_text_and_its_last_token() -> None:
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=300, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=16,
+    )  # fmt: skip
+    model = BertForSequenceClassification(config).train()
+    ids = torch.randint(4, 300, (1, 10))
+    grads = own_gradient(model, input_ids=ids, labels=torch.tensor([1]))
+    assert read_single(classification_task(model), grads) == tuple(ids[0].tolist())
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_several_texts_and_changed_gradients_are_not_taken_for_a_single_text(tied: bool) -> None:
+    torch.manual_seed(0)
+    for seed in range(10):
+        torch.manual_seed(seed)
+        model = gpt2(tied=tied).train()
+        task = causal_task(model)
+        ids = torch.randint(4, 300, (1 + seed % 3, 9))
+        grads = own_gradient(model, input_ids=ids, labels=ids)
+        assert bool(read_single(task, grads)) == (len(ids) == 1)
+        noisy = {name: leaf + leaf.std() * torch.randn_like(leaf) for name, leaf in grads.items()}
+        assert read_single(task, noisy) == ()
+    rotary = llama().train()
+    grads = own_gradient(rotary, input_ids=ids[:1], labels=ids[:1])
+    assert read_single(causal_task(rotary), grads) == ()
+
+
+def test_a_tied_embedding_names_no_token_where_precision_or_noise_hides_them() -> None:
+    torch.manual_seed(0)
+    model = gpt2(tied=True)
+    task = causal_task(model)
+    ids = torch.randint(4, 300, (2, 15))
+    grads = own_gradient(model, input_ids=ids, labels=ids)
+    coarse = {name: leaf.bfloat16().float() for name, leaf in grads.items()}
+    with pytest.raises(InputError, match="bfloat16, hides which rows"):
+        recover_tokens(task, coarse)
+    noisy = {name: leaf + leaf.std() * torch.randn_like(leaf) for name, leaf in grads.items()}
+    with pytest.raises(InputError, match="no row leaves the span"):
+        recover_tokens(task, noisy)

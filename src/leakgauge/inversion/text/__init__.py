@@ -10,7 +10,7 @@ _PLACES = {
     "RecoveredText": "recovered",
     "TextScore": "recovered",
     "dager": "sequences",
-    "recover_tokens": "layers",
+    "recover_tokens": "embeddings",
     "score_text": "recovered",
 }
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.forward import forward
 from leakgauge.core.precision import is_coarse, precision_of, rounding_norm
-from leakgauge.core.types import Grads, Task
+from leakgauge.core.types import Grads
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,41 +263,3 @@ def _caught(part: nn.Module) -> Iterator[list[Tensor]]:
 
 def _any(gradients: list[Tensor]) -> bool:
     return any(bool(one.any()) for one in gradients)
-
-
-def recover_tokens(task: Task, grads: Grads, *, floor: float = 0.0) -> tuple[int, ...]:
-    """Return the tokens of a batch: those whose embedding has a gradient.
-
-    A token on which the loss does not depend is missing: padding, and the last token of a sequence
-    that a causal model is trained on.
-
-    Args:
-        task: task with a model that has ``get_input_embeddings``, as those of transformers do.
-        grads: one gradient, leaf ``[1, *p]``.
-        floor: shortest row of the gradient that counts, as a share of the longest; above 0 for a
-            gradient with noise.
-
-    Raises:
-        InputError: the embedding has no gradient here, it is tied to the output layer, or all its
-            rows have a gradient.
-    """
-    name, embedding = embedding_name(task.model), embedding_of(task.model)
-    require(
-        name in grads,
-        f"{name!r} has no gradient: the embedding is frozen, as with adapters; use dager, "
-        "which reads the attention layers",
-    )
-    named = task.model.named_parameters(remove_duplicate=False)
-    shared = [other for other, one in named if other != name and one is embedding]
-    require(
-        not shared,
-        f"{name!r} is tied to {shared[0] if shared else ''!r}, whose outputs give every row a "
-        "gradient; use dager",
-    )
-    lengths = grads[name][0].double().norm(dim=1)
-    found = (lengths > floor * lengths.max()).nonzero().flatten()
-    require(
-        len(found) < len(lengths),
-        f"all {len(lengths)} rows of {name!r} have a gradient, as with noise; raise floor",
-    )
-    return tuple(found.tolist())

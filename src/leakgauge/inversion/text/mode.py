@@ -1,4 +1,4 @@
-"""What a gradient still shows where no sequence was read: its mode, and the set of its tokens."""
+"""What a gradient still shows where the span check reads no sequence: its mode, and its tokens."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,12 +9,18 @@ from torch import nn
 from leakgauge.core.checks import InputError
 from leakgauge.core.precision import is_coarse
 from leakgauge.core.types import Grads, Task
-from leakgauge.inversion.text.endings import leading
-from leakgauge.inversion.text.layers import recover_tokens
+from leakgauge.inversion.text.embeddings import read_single, recover_tokens
+from leakgauge.inversion.text.endings import UNKNOWN, leading
+from leakgauge.inversion.text.layers import head_name
 from leakgauge.inversion.text.recovered import RecoveredText
 
 ZEROS = 5e-4
 """Smallest share of exact zeros that tells dropout; sums in float32 give hardly any."""
+
+SINGLE = (
+    "the gradients of the embeddings of tokens and positions show a single text in its order, "
+    "which dropout does not hide"
+)
 
 UNKNOWN_CHANGE = "the gradient was changed, or not taken at these weights"
 
@@ -61,12 +67,23 @@ def _zeros(model: nn.Module, grads: Grads) -> tuple[float, float]:
     return max(shares[False]), max(shares[True])
 
 
-def token_set(task: Task, grads: Grads) -> tuple[int, ...]:
-    """Return the tokens that the embedding's gradient names; none where it names none."""
+def with_the_rest(found: RecoveredText, task: Task, grads: Grads) -> RecoveredText:
+    """Return an incomplete result with what embeddings show: a single text, or a set of tokens."""
+    if not found.stopped:
+        return found
+    text = () if found.sequences else read_single(task, grads)
+    if text:
+        last = () if head_name(task.model) is None else (UNKNOWN,)
+        offered = f"{found.stopped}; {SINGLE}{' but for its last token' if last else ''}"
+        return replace(found, sequences=((*text, *last),), tokens=text, stopped=offered)
     try:
-        return recover_tokens(task, grads)
+        tokens = recover_tokens(task, grads)
     except InputError:
-        return ()
+        tokens = ()
+    if not tokens:
+        return found
+    offered = f"{found.stopped}; the embedding's gradient still names {len(tokens)} tokens"
+    return replace(found, tokens=tokens, stopped=offered)
 
 
 def masking(model: nn.Module, padding: int | None) -> None:

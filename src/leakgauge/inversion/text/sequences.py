@@ -22,7 +22,7 @@ from leakgauge.inversion.text.layers import (
     embedding_of,
     inputs_of,
 )
-from leakgauge.inversion.text.mode import later, masking, reason_of_change, sides, token_set
+from leakgauge.inversion.text.mode import later, masking, reason_of_change, sides, with_the_rest
 from leakgauge.inversion.text.recovered import CONFIRMED, RecoveredText
 
 TOLERANCE = 1e-3
@@ -100,7 +100,7 @@ def dager(
     search = _Search(own.model, (first, second), spans, tolerance, most, precision, changed)
     result = search.run(length, padding)
     if not result.sequences:
-        return _with_tokens(result, own, grads)
+        return with_the_rest(result, own, grads)
     norm = sum(float(one.double().square().sum()) for one in grads.values()) ** 0.5
     numbers = sum(one.numel() for one in grads.values())
     allowed = 1.1 * noise * numbers**0.5 / norm if norm else 0.0
@@ -111,16 +111,7 @@ def dager(
     confirmed = [one for one in ways if one.confirmed]
     if confirmed:
         return replace(confirmed[0], stopped="")
-    return _with_tokens(ways[0], own, grads)
-
-
-def _with_tokens(found: RecoveredText, task: Task, grads: Grads) -> RecoveredText:
-    """Return an incomplete result with the set of tokens that the embedding names."""
-    tokens = token_set(task, grads)
-    if not tokens or not found.stopped:
-        return found
-    offered = f"{found.stopped}; the embedding's gradient still names {len(tokens)} tokens"
-    return replace(found, tokens=tokens, stopped=offered)
+    return with_the_rest(ways[0], own, grads)
 
 
 @dataclass(frozen=True, eq=False)
