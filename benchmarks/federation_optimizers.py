@@ -57,7 +57,7 @@ def keep(folder: Path, name: str, steps: int, x: Tensor, y: Tensor, seed: int) -
     optimizer = make(model.parameters(), lr=lr, **settings)
     for _ in range(steps):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
+        nn.functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     local = LocalTraining(lr=lr, batch_size=len(x), epochs=steps)
     Keeper(folder / "kept", training=local).keep(
