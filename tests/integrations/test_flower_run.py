@@ -60,6 +60,7 @@ def test_the_example_runs_by_the_commands_of_its_page(tmp_path: Path, heading: s
                 folder = folder / line[3:]
             elif not installs(line):
                 said = home.ran(line + QUICK * line.startswith("leakgauge"), folder)
+        home.ran("flwr build", folder)
     kept = read_kept(folder / "kept")
     assert (kept.rounds, kept.clients, len(kept.updates)) == ([1, 2], ["0", "1", "2"], 6)
     assert [(one.examples, one.training.lr) for one in kept.updates] == [(16, 0.1)] * 6

@@ -89,7 +89,7 @@ class KeepUpdates:
         if msg.metadata.message_type.partition(".")[0] == TRAIN:
             with harmless("a message to a client"):
                 number = _round_of(msg)
-                if number is not None and self._keeper.wants(number):
+                if self._keeper.wants(number):
                     # The app may write into the message.
                     keys, config = _keys(msg), {**ctx.run_config, **_config(msg)}
                     run = str(ctx.run_id)
@@ -118,8 +118,8 @@ class KeepingStrategy(Strategy):
         model: as for ``KeepUpdates``.
 
     Raises:
-        InputError: the strategy has its own method ``start``, a round is not above 0, or the size
-            cannot be read.
+        InputError: the strategy is one of ``flwr.server.strategy`` or has its own method ``start``,
+            a round is not above 0, or the size cannot be read.
     """
 
     def __init__(
@@ -132,6 +132,11 @@ class KeepingStrategy(Strategy):
         training: LocalTraining | None = None,
         model: ModelSource | None = None,
     ) -> None:
+        require(
+            isinstance(strategy, Strategy),
+            f"{type(strategy).__name__} is not a strategy of flwr.serverapp.strategy, and the "
+            "wrapper sees no messages of others; use the mod KeepUpdates on clients",
+        )
         require(
             type(strategy).start is Strategy.start,
             f"{type(strategy).__name__} has its own method start, whose rounds a wrapper cannot "
@@ -151,19 +156,19 @@ class KeepingStrategy(Strategy):
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         self._sent = {}
         if self._keeper.wants(server_round):
-            with harmless(f"round {server_round}"):
-                self._remember(server_round, messages)
+            known: dict[int, dict[str, Tensor]] = {}  # most messages share one record
+            for one in messages:
+                with harmless(f"round {server_round}"):  # each alone: others can be kept
+                    self._remember(server_round, one, known)
         return messages
 
-    def _remember(self, number: int, messages: Sequence[Message]) -> None:
-        known: dict[int, dict[str, Tensor]] = {}  # most messages share one record
-        for one in messages:
-            at = id(one.content)
-            if at not in known:
-                known[at] = _tensors(one, self._keys)
-            run = str(one.metadata.run_id)
-            sent = _SentToClient(number, run, known[at], _config(one), self._keys)
-            self._sent[one.metadata.dst_node_id] = sent
+    def _remember(self, number: int, one: Message, known: dict[int, dict[str, Tensor]]) -> None:
+        at = id(one.content)
+        if at not in known:
+            known[at] = _tensors(one, self._keys)
+        run = str(one.metadata.run_id)
+        sent = _SentToClient(number, run, known[at], _config(one), self._keys)
+        self._sent[one.metadata.dst_node_id] = sent
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -212,9 +217,10 @@ def _keep(
     base: BaseSource,
 ) -> None:
     """Keep one reply without an error, or log the reason; a client of None is named by it."""
-    with harmless(f"round {received.number}, client {client or reply.metadata.src_node_id}"):
+    name = f"round {received.number}, client {client}" if client else f"round {received.number}"
+    with harmless(name):
         if reply.has_error():
-            return
+            raise InputError(f"{name}: not kept, since the client answered with an error")
         metrics = {key: one for record in reply.content.metric_records.values()
                    for key, one in record.items()}  # fmt: skip
         named = (metrics.get(name) for name in EXAMPLES)
@@ -275,9 +281,19 @@ def _config(msg: Message) -> dict[str, Any]:
     return {key: value for record in records for key, value in record.items()}
 
 
-def _round_of(msg: Message) -> int | None:
-    """Return the round that the server names; else the message's group, if that is a number."""
-    number = _config(msg).get(ROUND) if msg.has_content() else None
-    if number is None and msg.metadata.group_id.isdecimal():
-        number = int(msg.metadata.group_id)
-    return number if isinstance(number, int) and number > 0 else None
+def _round_of(msg: Message) -> int:
+    """Return the round that the server names; else the message's group, if that is a number.
+
+    Raises:
+        InputError: neither is a number from 1.
+    """
+    number: Any = _config(msg).get(ROUND) if msg.has_content() else None
+    whole = isinstance(number, int) and not isinstance(number, bool)
+    if not whole and msg.metadata.group_id.isdecimal():
+        number, whole = int(msg.metadata.group_id), True
+    if not whole or number <= 0:
+        raise InputError(
+            f"not kept: a message for training names no round ({ROUND!r} is {number!r}); let the "
+            f"server send {ROUND!r}, a whole number from 1, in its configuration"
+        )
+    return int(number)

@@ -6,8 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from leakgauge.core.checks import require_choice
+from leakgauge.core.checks import require, require_choice
 from leakgauge.core.extras import not_installed
+from leakgauge.core.names import few
 from leakgauge.core.user_code import function_of
 from leakgauge.integrations.arrays import harmless, tensors_in
 from leakgauge.integrations.kept import CLIENT, KINDS, MOST, SEEN, Exchange, Keeper
@@ -15,16 +16,20 @@ from leakgauge.integrations.kept_base import BaseSource
 from leakgauge.integrations.training_settings import LocalTraining, numbers
 
 try:
-    from nvflare.apis.dxo import DXO, DataKind, MetaKey
+    from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
     from nvflare.apis.dxo_filter import DXOFilter
     from nvflare.apis.filter import FilterChainType, FilterContextKey
     from nvflare.apis.fl_context import FLContext
     from nvflare.apis.shareable import Shareable
+    from nvflare.app_common.app_constant import AppConstants
 except ImportError as error:
     raise not_installed("nvflare", "nvflare") from error
 
 EXAMPLES = ("num_examples", "num-examples", "num_samples")
 """Names of the number of records in the meta data of a result."""
+
+MODEL: str = AppConstants.MODEL_WEIGHTS
+"""NVFlare's key of the model among the parts of a collection."""
 
 _KINDS = {DataKind.WEIGHTS: KINDS[0], DataKind.WEIGHT_DIFF: KINDS[1]}
 
@@ -86,22 +91,42 @@ class KeepUpdates(DXOFilter):
         self._base = BaseSource(build)
         self._keeper()
 
+    def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        """Forget what this client received before, then look at a message."""
+        with harmless("a message", lambda line: self.log_warning(fl_ctx, line)):
+            if self._is_received():  # an older model is not what this client trains
+                _received.pop(self._key(fl_ctx), None)
+        return super().process(shareable, fl_ctx)
+
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> None:
         """Remember received tensors, or keep sent ones, without a change."""
         with harmless("a message", lambda line: self.log_warning(fl_ctx, line)):
-            self._see(dxo, shareable, fl_ctx)
+            if not _is_beside_the_model(dxo, shareable):
+                self._see(dxo, shareable, fl_ctx)
 
     def _see(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> None:
-        client = self._client(fl_ctx)
-        key = str(fl_ctx.get_job_id()), client
-        if self.get_prop(FilterContextKey.CHAIN_TYPE) == FilterChainType.TASK_DATA_CHAIN:
-            _received.pop(key, None)  # an older model is not what this client trains
+        key = self._key(fl_ctx)
+        _, client = key
+        if self._is_received():
             _received[key] = tensors_in(dxo.data, f"model for {client}")
             return
         meta = {**dict(dxo.meta or {})}
         number = meta.get(MetaKey.CURRENT_ROUND, shareable.get_header(MetaKey.CURRENT_ROUND))
-        if number is None or key not in _received or not self._keeper().wants(int(number) + 1):
+        require(number is not None, f"client {client}: not kept, since its result names no round")
+        if not self._keeper().wants(int(number) + 1):
             return
+        name = f"round {int(number) + 1}, client {client}"
+        require(
+            key in _received,
+            f"{name}: not kept, since the model that it received is unknown; add KeepUpdates in "
+            "both directions, as an input filter and as an output filter",
+        )
+        way = meta.get(MetaKey.PROCESSED_ALGORITHM)
+        require(
+            way is None,
+            f"{name}: not kept, since a filter before this one encoded its values ({way}); add "
+            "KeepUpdates before that filter",
+        )
         counts = [int(meta[name]) for name in EXAMPLES if name in meta]
         steps = meta.get(MetaKey.NUM_STEPS_CURRENT_ROUND)
         config = {} if steps is None or self.epochs is not None else {"local-steps": steps}
@@ -122,6 +147,13 @@ class KeepUpdates(DXOFilter):
             )
         )
 
+    def _is_received(self) -> bool:
+        chain = self.get_prop(FilterContextKey.CHAIN_TYPE)
+        return bool(chain == FilterChainType.TASK_DATA_CHAIN)
+
+    def _key(self, fl_ctx: FLContext) -> tuple[str, str]:
+        return str(fl_ctx.get_job_id()), self._client(fl_ctx)
+
     def _keeper(self) -> Keeper:
         training = LocalTraining(
             lr=self.lr, batch_size=self.batch_size, epochs=self.epochs, momentum=self.momentum
@@ -134,6 +166,25 @@ class KeepUpdates(DXOFilter):
             return str(fl_ctx.get_identity_name() or "client")
         peer = fl_ctx.get_peer_context()
         return str((peer.get_identity_name() if peer is not None else "") or "client")
+
+
+def _is_beside_the_model(dxo: DXO, shareable: Shareable) -> bool:
+    """Return whether a part of a collection is not the model, such as SCAFFOLD's controls.
+
+    Raises:
+        InputError: a collection has several parts, none of which is named as the model.
+    """
+    whole = from_shareable(shareable)
+    if whole.data_kind != DataKind.COLLECTION:
+        return False
+    if MODEL in whole.data:
+        return dxo is not whole.data[MODEL]
+    require(
+        len(whole.data) == 1,
+        f"not kept: the parts {few(map(str, whole.data))} of a collection may each be the model; "
+        f"send it under {MODEL!r}",
+    )
+    return False
 
 
 def _metrics(meta: Mapping[str, Any]) -> dict[str, int | float]:

@@ -1,12 +1,17 @@
 """The settings of a client's local training, as configurations of frameworks name them."""
 
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from leakgauge.core.checks import require, require_choice, require_count, require_positive
+from leakgauge.core.checks import (
+    LARGEST,
+    require,
+    require_choice,
+    require_count,
+    require_positive,
+)
 from leakgauge.training.catalog import OPTIMIZERS, SGD, parse_optimizer
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -79,7 +84,7 @@ class LocalTraining:
             if value is None or (whole and value != int(value)):
                 continue
             number: Any = int(value) if whole else float(value)
-            if number > 0 and (name != "momentum" or number < 1):
+            if 0 < number < LARGEST and (name != "momentum" or number < 1):
                 found = replace(found, **{name: number})
         chosen = next((known for key in NAMING if (known := _known(config, key))), None)
         if chosen is not None:
@@ -138,6 +143,8 @@ def _known(config: Mapping[str, Any], key: str) -> str | None:
 def numbers(config: Mapping[str, Any]) -> dict[str, int | float]:
     """Return the finite numbers of a configuration; texts may hold paths or passwords.
 
+    Whole numbers of 2^62 or more are left out: a file of kept updates could not be read again.
+
     >>> numbers({"lr": 0.1, "token": "abc", "loss": float("nan"), "debug": True})
     {'lr': 0.1}
     """
@@ -146,7 +153,7 @@ def numbers(config: Mapping[str, Any]) -> dict[str, int | float]:
         for key, value in config.items()
         if isinstance(value, int | float)
         and not isinstance(value, bool)
-        and abs(value) <= sys.float_info.max
+        and abs(value) < (math.inf if isinstance(value, float) else LARGEST)
     }
 
 
