@@ -11,7 +11,7 @@ def _data(kind: str) -> leakgauge.Dataset:
     x, y = (torch.cat(parts) for parts in zip(*(app.records(kind, one) for one in owners)))  # noqa: B905
     counts = torch.tensor([*[app.PER_CLIENT] * app.CLIENTS, app.PUBLIC])
     client = torch.tensor([one + 1 for one in owners]).repeat_interleave(counts)
-    return leakgauge.from_arrays(x, y, {"client": client})
+    return leakgauge.from_arrays(x, y, {"client": client}, dtype=x.dtype)  # tokens stay whole
 
 
 def torch_task() -> tuple[leakgauge.Task, leakgauge.Dataset]:

@@ -20,7 +20,9 @@ class Scaffold(FedAvg):
     def configure_train(self, *given: Any) -> Iterable[Message]:
         """Add controls to each message."""
         for one in super().configure_train(*given):
-            controls = {k: v * 0 + 7 for k, v in one.content["arrays"].to_torch_state_dict().items()}
+            controls = {
+                k: v * 0 + 7 for k, v in one.content["arrays"].to_torch_state_dict().items()
+            }
             one.content["controls"] = ArrayRecord(controls)
             yield one
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-CLIENTS, PER_CLIENT, PUBLIC, CLASSES = 2, 24, 60, 3
+CLIENTS, PER_CLIENT, PUBLIC, CLASSES, FEATURES = 2, 24, 60, 3, 60
 
 
 def records(kind: str, owner: int) -> tuple[Tensor, Tensor]:
@@ -19,7 +19,7 @@ def records(kind: str, owner: int) -> tuple[Tensor, Tensor]:
     y = torch.randint(CLASSES, (count,), generator=generator)
     if kind == "lora":
         return torch.randint(1, 40, (count, 6), generator=generator), y
-    return torch.randn(count, 8, generator=generator), y
+    return torch.randn(count, FEATURES, generator=generator), y
 
 
 def lightning_module() -> nn.Module:
@@ -68,7 +68,9 @@ def lora() -> nn.Module:
 def network() -> nn.Module:
     """Return a small network with running statistics."""
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, CLASSES))
+    return nn.Sequential(
+        nn.Linear(FEATURES, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, CLASSES)
+    )
 
 
 def build(kind: str) -> nn.Module:
