@@ -208,7 +208,7 @@ def test_a_client_that_fails_is_named_and_others_are_kept(
 def test_a_strategy_of_the_old_interface_is_refused(tmp_path: Path) -> None:
     flower = pytest.importorskip("leakgauge.integrations.flower")
     old = pytest.importorskip("flwr.server.strategy").FedAvg()
-    with pytest.raises(InputError, match="FedAvg is not a strategy of flwr.serverapp.strategy"):
+    with pytest.raises(InputError, match=r"FedAvg is not a strategy of flwr\.serverapp\.strategy"):
         flower.KeepingStrategy(old, tmp_path)
 
 

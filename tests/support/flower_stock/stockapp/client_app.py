@@ -2,9 +2,9 @@
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from stockapp import task
 
 from leakgauge.integrations.flower import KeepUpdates
+from stockapp import task
 
 app = ClientApp(mods=[KeepUpdates("kept")])
 

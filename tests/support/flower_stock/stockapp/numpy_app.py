@@ -10,9 +10,9 @@ from flwr.common import ndarrays_to_parameters
 from flwr.server import ServerAppComponents, ServerConfig
 from flwr.server.strategy import FedAvg
 from flwr.serverapp import ServerApp
-from stockapp import task
 
 from leakgauge.integrations.flower import KeepUpdates
+from stockapp import task
 
 
 class Trainer(NumPyClient):

@@ -7,9 +7,9 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx
-from stockapp import task
 
 from leakgauge.integrations.flower import KeepingStrategy
+from stockapp import task
 
 app = ServerApp()
 
