@@ -172,6 +172,27 @@ def test_an_app_of_the_old_interface_is_audited(folder: Path) -> None:
     assert [(one["round"], one["client"]) for one in found["updates"]] == BOTH
 
 
+def test_a_server_that_knows_only_nodes_needs_the_owners(folder: Path) -> None:
+    """As the page says: refused with the node's number, unless its owner is named."""
+    play(folder, module("client_app").app, module("server_app").app, named=False)
+    nodes = read_kept(folder / "kept-server").clients
+    assert nodes == ["1000", "1001"]
+    words = ("federation", "kept-server", "--task", "audit:torch_task", "--ask", "membership")
+    ended = command.run(*words, cwd=folder)
+    assert ended.returncode == 2
+    (line,) = [one for one in ended.stderr.splitlines() if one.startswith("error: ")]
+    assert "client '1000' has is unknown" in line
+    assert "--owner 1000=1" in line
+    owners = ("--owner", "1000=1", "--owner", "1001=2")
+    found = audit(folder, "kept-server", "torch_task", "--ask", "membership", *owners)
+    each = [(one["round"], one["client"]) for one in found["membership"]["updates"]]
+    assert each == [(number, node) for number in (1, 2) for node in nodes]
+    blind = audit(folder, "kept", "public_task", "--iterations", 3, "--only-client", "0")
+    assert "membership" not in blind
+    assert "reconstruction" in blind
+    assert any("membership is not asked" in one for one in blind["notes"])
+
+
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.skipif(not (PROCESSES / "self" / "environ").exists(), reason="needs /proc")

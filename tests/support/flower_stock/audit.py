@@ -19,6 +19,12 @@ def torch_task() -> tuple[leakgauge.Task, leakgauge.Dataset]:
     return leakgauge.Task(app.network()), _data("torch")
 
 
+def public_task() -> tuple[leakgauge.Task, leakgauge.Dataset]:
+    """Return the network, and records whose owners are unknown."""
+    data = _data("torch")
+    return leakgauge.Task(app.network()), leakgauge.Dataset(data.x, data.y)
+
+
 def lora_task() -> tuple[leakgauge.Task, leakgauge.Dataset]:
     """Return the model with adapters, and records."""
     from leakgauge.integrations.hugging_face_task import classification_task

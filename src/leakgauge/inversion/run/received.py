@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, require, require_choice
 from leakgauge.core.rng import stream, torch_stream
@@ -317,7 +317,8 @@ def _warnings(
 ) -> tuple[str, ...]:
     """Return why the update may not stand for a gradient, measured on noise in place of records."""
     first = next(iter(update.before.values()))
-    size = update.batch_size or 1
+    norm = any(isinstance(one, nn.modules.batchnorm._BatchNorm) for one in task.model.modules())
+    size = update.batch_size or (2 if norm else 1)  # BatchNorm takes no single record
     noise = torch.randn((size, *data.x.shape[1:]), generator=torch_stream(seed, "stand-in"))
     labels = torch.zeros((size, *data.y.shape[1:]), dtype=data.y.dtype, device=first.device)
     validity = update.validity(task, noise.to(first), labels)

@@ -18,7 +18,8 @@ def train(msg: Message, context: Context) -> Message:
     task.load(kind, net, msg.content["arrays"].to_torch_state_dict())
     x, y = task.records(kind, part)
     task.train(kind, net, x, y, config["lr"], config.get("proximal-mu", 0.0))
-    metrics = MetricRecord({"num-examples": len(y), "partition-id": part})
+    name = {"partition-id": part} if context.run_config["named"] else {}
+    metrics = MetricRecord({"num-examples": len(y), **name})
     records = {"arrays": ArrayRecord(task.state_of(kind, net)), "metrics": metrics}
     if "controls" in msg.content:
         records["controls"] = msg.content["controls"]
