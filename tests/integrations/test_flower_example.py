@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,12 @@ def ran(folder: Path, *words: str) -> str:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
+
+
+def test_flower_installs_nothing_for_a_run() -> None:
+    """It would take leakgauge from an index, in place of this one."""
+    settings = tomllib.loads((EXAMPLE / "pyproject.toml").read_text("utf-8"))
+    assert settings["project"]["dependencies"] == []
 
 
 @pytest.mark.process
