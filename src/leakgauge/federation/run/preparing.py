@@ -148,8 +148,9 @@ def _understood(prepared: FederationPrepared, one: KeptUpdate) -> Understood:
         InputError: the update does not fit the model, or contradicts the optimizer that is named.
     """
     update = one.update(prepared.task.model, prepared.training)
+    known = prepared.known(one)
     try:
-        return understood(update, named=prepared.known(one).named_optimizer)
+        return understood(update, named=known.named_optimizer, beside=known.beside)
     except InputError as error:
         raise InputError(f"{one.name}: {error}") from error
 
