@@ -1,9 +1,9 @@
-"""What ``federation`` makes of each kind of client and server, next to the attack that knows it.
+"""Kept updates of each kind of client and server, next to the attack that knows everything.
 
     python benchmarks/federation_matrix.py OUT [CELL ...]
 
-A cell is a federation of Flower of two clients and two rounds: OPTIMIZER/STRATEGY/ARRAYS/STEPS, such
-as ``nesterov/FedAvg/float32/4``. The updates are kept by ``KeepUpdates`` and audited by ``leakgauge
+A cell is a federation of Flower of two clients and two rounds, such as ``nesterov/FedAvg/float32/4``:
+the clients' optimizer, the server's strategy, the type of arrays, the steps of a client. The updates are kept by ``KeepUpdates`` and audited by ``leakgauge
 federation``, which is told the rate, batch size and epochs that the configuration names, and no
 optimizer. Next to it stands the attack that knows everything: optimizer, labels and what the server
 adds, from the tensors in memory. Prints one row of a table for each cell.
@@ -26,10 +26,10 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "flower"))
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx
-from in_process import InProcess
+from in_process import InProcess  # type: ignore[import-not-found]
 
 from leakgauge.core.rng import derive
 from leakgauge.core.types import Dataset, Task
@@ -88,7 +88,8 @@ def net():
 
 def task():
     kept = torch.load("records.pt")
-    return leakgauge.Task(net()), leakgauge.from_arrays(kept["x"], kept["y"], {{"client": kept["client"]}})
+    data = leakgauge.from_arrays(kept["x"], kept["y"], {{"client": kept["client"]}})
+    return leakgauge.Task(net()), data
 """
 
 
@@ -97,7 +98,7 @@ class Scaffold(FedAvg):
 
     control: dict[str, Tensor] | None = None
 
-    def configure_train(self, server_round, arrays, config, grid):
+    def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
         """Send the server's control variate in a record of its own."""
         if self.control is None:
             self.control = {n: 0 * leaf for n, leaf in arrays.to_torch_state_dict().items()}
@@ -106,12 +107,12 @@ class Scaffold(FedAvg):
             message.content["control"] = ArrayRecord(self.control)
         return messages
 
-    def aggregate_train(self, server_round, replies):
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
         """Add the mean change of the clients' control variates."""
         received = list(replies)
         moved = [one.content["control"].to_torch_state_dict() for one in received]
-        for name in self.control or {}:
-            self.control[name] = self.control[name] + sum(m[name] for m in moved) / len(moved)
+        past = self.control or {}
+        self.control = {n: leaf + sum(m[n] for m in moved) / len(moved) for n, leaf in past.items()}
         for one in received:
             del one.content["control"]
         return super().aggregate_train(server_round, received)
@@ -157,15 +158,15 @@ def federate(cell: Cell, folder: Path, x: Tensor, y: Tensor, count: int) -> Sent
     app = ClientApp(mods=[KeepUpdates(folder / "kept", rounds=[ROUND])])
 
     @app.train()
-    def train(msg: Message, context: Context) -> Message:
+    def train(msg: Any, context: Any) -> Message:
         who = int(context.node_config["partition-id"])
         model: nn.Module = space["net"]()
         model.load_state_dict(msg.content["arrays"].to_torch_state_dict())
         before = {name: leaf.clone() for name, leaf in model.state_dict().items()}
-        correction = _correction(msg, context, model)
+        correction = _correction(msg, context)
         _fit(cell, model, x[who * count :][:count], y[who * count :][:count], correction)
         sent = {name: leaf.to(dtype) for name, leaf in model.state_dict().items()}
-        content = {
+        content: dict[str, Any] = {
             "arrays": ArrayRecord(sent),
             "metrics": MetricRecord({"num-examples": count, "partition-id": who}),
         }
@@ -191,7 +192,7 @@ def federate(cell: Cell, folder: Path, x: Tensor, y: Tensor, count: int) -> Sent
     return found[ROUND - 1]
 
 
-def _correction(msg: Message, context: Context, model: nn.Module) -> dict[str, Tensor]:
+def _correction(msg: Any, context: Any) -> dict[str, Tensor]:
     """Return what SCAFFOLD adds to each gradient, c - c_i; empty without control variates."""
     if "control" not in msg.content:
         return {}
@@ -206,7 +207,8 @@ def _fit(cell: Cell, model: nn.Module, x: Tensor, y: Tensor, correction: dict[st
     optimizer = torch.optim.SGD(leaves, cell.lr) if make is None else make(leaves)
     for _ in range(cell.steps):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()  # type: ignore[no-untyped-call]
         for name, leaf in model.named_parameters():
             if correction and leaf.grad is not None:
                 leaf.grad += correction[name]
@@ -307,7 +309,9 @@ def row(name: str, out: Path) -> str:
         at = out / f"{name.replace('/', '-')}-{seed}"
         rebuilt.append(reconstruction(cell, at / "records"))
         members.append(membership(cell, at / "members"))
-    return " | ".join(["", optimizer, strategy, arrays, steps, *_judged(rebuilt, members), ""]).strip()
+    return " | ".join(
+        ["", optimizer, strategy, arrays, steps, *_judged(rebuilt, members), ""]
+    ).strip()
 
 
 def _judged(rebuilt: list[dict[str, Any]], members: list[dict[str, Any]]) -> list[str]:
@@ -325,7 +329,11 @@ def _judged(rebuilt: list[dict[str, Any]], members: list[dict[str, Any]]) -> lis
     guess = mean(one["chance"] for one in rebuilt)
     matched = ", ".join(f"{one['matched']['value']:.3f}" for one in rebuilt)
     verdicts = ", ".join(dict.fromkeys(one["verdict"] for one in rebuilt))
-    figures = [f"{ours:.1f} / {knows:.1f} ({guess:.1f})", matched, f"{auroc:.2f} / {of_members:.2f}"]
+    figures = [
+        f"{ours:.1f} / {knows:.1f} ({guess:.1f})",
+        matched,
+        f"{auroc:.2f} / {of_members:.2f}",
+    ]
     return [word, *figures, verdicts, assumed]
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from leakgauge.core.checks import require, require_positive
 from leakgauge.core.numbers import MOST
 from leakgauge.core.types import Params
-from leakgauge.training.catalog import OPTIMIZERS, SGD, own_rate, parse_optimizer
+from leakgauge.training.catalog import OPTIMIZERS, own_rate, parse_optimizer
 from leakgauge.training.optimizers import PROXIMAL
 from leakgauge.training.rules import Memory, SgdRule, UpdateRule, rule_of
 

@@ -83,9 +83,7 @@ class UpdateRule(ABC):
         keep = 1 + self._moved(1.0, 0.0, rates, proximal)
         return keep, self._moved(0.0, 1.0, rates, proximal)
 
-    def _moved(
-        self, weight: float, slope: float, rates: Sequence[float], proximal: float
-    ) -> float:
+    def _moved(self, weight: float, slope: float, rates: Sequence[float], proximal: float) -> float:
         start = torch.tensor(weight, dtype=torch.float64)
         total = torch.zeros_like(start)
         memory: Memory = {}

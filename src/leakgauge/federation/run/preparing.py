@@ -24,7 +24,7 @@ from leakgauge.federation.spec import (
 )
 from leakgauge.integrations.kept_reading import KeptRounds, KeptUpdate, other_runs, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
-from leakgauge.inversion.run.received import local_steps
+from leakgauge.inversion.run.received_steps import local_steps
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.spec import plain
@@ -298,13 +298,6 @@ def _notes(prepared: FederationPrepared) -> Sequence[str]:
         notes.append(
             f"{larger} updates have more records than a search looks for; it finds records with a "
             "mean gradient like the update's (--images)"
-        )
-    each = ((prepared.known(one), one.examples) for one in prepared.kept.updates)
-    moves = any(known.momentum and (known.steps_over(n) or 1) > 1 for known, n in each)
-    if not prepared.spec.simulate and moves:
-        notes.append(
-            "clients use momentum: their change of weights is scaled to a mean gradient as if the "
-            "gradient were equal at each step; --simulate runs the steps themselves"
         )
     if not prepared.held:
         notes.append("the clients' records are unknown here, so rebuilt ones are not scored")

@@ -11,13 +11,14 @@ from torch import Tensor
 from leakgauge.core.rng import derive
 from leakgauge.core.types import Dataset
 from leakgauge.federation.run.preparing import FederationPrepared, count_of
-from leakgauge.federation.spec import NAME, RECONSTRUCTION
+from leakgauge.federation.run.reading import read_by_match
+from leakgauge.federation.spec import NAME, RECONSTRUCTION, FederationSpec
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.inversion.methods import Method, method_of
 from leakgauge.inversion.metrics.table import PSNR
 from leakgauge.inversion.observed import SearchProgress
-from leakgauge.inversion.run.received import prepare_received
+from leakgauge.inversion.run.received import Received, prepare_received
 from leakgauge.inversion.scoring import (
     Baselines,
     Scorer,
@@ -90,16 +91,23 @@ def rebuild(
     if count != update.records:
         update = replace(update, records=count, batch_size=None)
     seed = derive(spec.seed, NAME, RECONSTRUCTION, one.number, one.client)
-    received = prepare_received(
-        prepared.task,
-        public,
-        update,
-        method(prepared),
-        labels=spec.labels,
-        simulate=spec.simulate,
-        optimizer=known.named_optimizer,
-        seed=seed,
-    ).rebuild(progress)
+    read = prepared.read[one]
+
+    def search(optimizer: str | None) -> Received:
+        return prepare_received(
+            prepared.task,
+            public,
+            update,
+            method(prepared),
+            labels=spec.labels,
+            simulate=asked_to_simulate(spec),
+            optimizer=optimizer,
+            seed=seed,
+        ).rebuild(progress)
+
+    received, found = search(known.named_optimizer), read
+    if not read.named:
+        received, found = read_by_match(received, read, update.steps, search)
     unit = partial(to_unit, low=received.low, high=received.high)
     scorer = Scorer(metrics=(PSNR,))
     x = unit(received.x).clamp(0, 1)
@@ -114,7 +122,8 @@ def rebuild(
         scores = scorer.scores(x, truth)[PSNR].cpu().numpy()
         guess = max(_matched(scorer, guessed, true) for guessed in guesses)
     labels = received.labels.cpu().numpy()
-    assumed = tuple(filter(None, (prepared.read[one].assumed, *_assumed_length(known, one))))
+    length = _assumed_length(known, one)
+    assumed = tuple(filter(None, (found.assumed, *length, *received.assumed)))
     figures = scores, guess, received.loss
     about = received.warnings, received.matched, assumed
     return RebuiltUpdate(x, truth, *figures, labels, *about)
@@ -123,6 +132,11 @@ def rebuild(
 def _assumed_length(known: LocalTraining, one: KeptUpdate) -> tuple[str, ...]:
     """Return that one step is assumed where nothing names the length of a round."""
     return () if known.steps_over(one.examples) else ("one local step",)
+
+
+def asked_to_simulate(spec: FederationSpec) -> bool | None:
+    """Return whether the user asks for simulated steps, or forbids them; None for neither."""
+    return False if spec.no_simulate else spec.simulate or None
 
 
 def method(prepared: FederationPrepared) -> Method:

@@ -28,7 +28,7 @@ from leakgauge.inversion.search.checks import (
 )
 from leakgauge.inversion.search.descent import descend
 from leakgauge.inversion.search.layer_weights import objective_of
-from leakgauge.inversion.search.objective import Cosine, rescaled
+from leakgauge.inversion.search.objective import agreement, rescaled
 from leakgauge.inversion.search.priors import total_variation
 from leakgauge.inversion.search.settings import SearchSettings, fading
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
@@ -142,16 +142,14 @@ def reconstruct(
         progress=progress,
         checkpoint=checkpoint,
     )
-    labels = rebuilt.labels
+    labels, x = rebuilt.labels, rebuilt.x
+    if settings.rescale:
+        limits = (low, high) if settings.boxed and low is not None and high is not None else None
+        x = rescaled(x, lambda x: gradients(x, labels), seen, limits)
     with torch.no_grad():
-        ours = gradients(rebuilt.x, labels)
+        ours = gradients(x, labels)
         theirs = measure.nearest(ours, seen) if isinstance(measure, Between) else seen
-        rebuilt = replace(rebuilt, matched=1 - Cosine()(ours, theirs))
-    if not settings.rescale:
-        return rebuilt
-    limits = (low, high) if settings.boxed and low is not None and high is not None else None
-    scaled = rescaled(rebuilt.x, lambda x: gradients(x, labels), seen, limits)
-    return replace(rebuilt, x=scaled)
+        return replace(rebuilt, x=x, matched=agreement(ours, theirs))
 
 
 def search(
