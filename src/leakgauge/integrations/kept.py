@@ -63,6 +63,8 @@ class Exchange:
         source: the framework.
         seen: side that keeps the update, ``"client"`` or ``"server"``.
         run: identity of the federation's run; empty if the framework has none.
+        beside: names of other records of arrays that it sent, such as SCAFFOLD's control variates;
+            their arrays are not kept.
 
     Raises:
         InputError: kind or side are unknown, a count is not above 0, or no tensor came.
@@ -79,6 +81,7 @@ class Exchange:
     source: str = "other"
     seen: str = CLIENT
     run: str = ""
+    beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_count(self.number, "number of the round")
@@ -204,6 +207,7 @@ class Keeper:
             "model": {"file": model, "sha256": checksum(before)},
             "update": {"sha256": checksum(after), "bytes": len(after)},
             "examples": sent.examples,
+            "beside": list(sent.beside),
             "metrics": numbers(sent.metrics),
             "config": numbers(sent.config),
             "training": asdict(found.updated(self.training)),

@@ -109,6 +109,7 @@ class KeepUpdates(DXOFilter):
                 source="nvflare",
                 seen=self.seen,
                 run=str(fl_ctx.get_job_id() or ""),
+                beside=tuple(name for name in CONTROL if name in meta),
             )
         )
 
@@ -124,6 +125,10 @@ class KeepUpdates(DXOFilter):
             return str(fl_ctx.get_identity_name() or "client")
         peer = fl_ctx.get_peer_context()
         return str((peer.get_identity_name() if peer is not None else "") or "client")
+
+
+CONTROL = ("scaffold_c_diff",)
+"""Names of NVFlare's control variates in the meta data of a result."""
 
 
 def _metrics(meta: Mapping[str, Any]) -> dict[str, int | float]:

@@ -18,6 +18,7 @@ from leakgauge.core.precision import precision_of
 from leakgauge.training.catalog import SGD, own_rate, with_settings
 from leakgauge.training.first_step import first_step, rounding
 from leakgauge.training.recipe import Recipe, named_rule
+from leakgauge.training.shrinking import shrinking
 from leakgauge.training.update import Update
 
 FEWEST, FEWEST_PILED = 30, 1000
@@ -103,8 +104,15 @@ def understood(
 
 
 def _of_sgd(update: Update) -> Understood:
-    """Return SGD."""
-    return Understood(SGD, f"{PLAIN} (no optimizer is named)")
+    """Return SGD, with the weight decay that one step shows."""
+    shrunk = shrinking(update) if update.steps == 1 and update.lr is not None else None
+    if shrunk is None or update.lr is None:
+        return Understood(SGD, f"{PLAIN} (no optimizer is named)")
+    decay = shrunk.share / update.lr
+    seen = f"recognised from {shrunk.count} weights that only shrink"
+    return Understood(
+        f"{SGD}:weight_decay={decay:.3g}", f"SGD with a weight decay of {decay:.3g}, {seen}"
+    )
 
 
 def _in_words(settings: Mapping[str, float]) -> str:

@@ -42,7 +42,8 @@ def read_by_match(
         if tried.matched is not None and tried.matched >= MATCHED:
             said = (
                 f"SGD with a {name} of {MOMENTUM}, whose search reproduces the update to "
-                f"{tried.matched:.0%} (without it: {first.matched:.0%}; no optimizer is named)"
+                f"{100 * tried.matched:.1f} % (without it: {100 * first.matched:.1f} %; no optimizer "
+                "is named)"
             )
             return tried, Understood(optimizer, said)
     return first, read

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leakgauge.core.names import few
 from leakgauge.core.rng import derive
 from leakgauge.core.types import Dataset
 from leakgauge.federation.run.preparing import FederationPrepared, count_of
@@ -44,7 +45,7 @@ class RebuiltUpdate:
         loss: of the search.
         labels: as inferred ``[B]``.
         warnings: why the update may not mean what the search takes it for.
-        matched: cosine of the records' update and the one that was sent; None without a search.
+        matched: match of the records' update and the one that was sent; None without a search.
         assumed: what the search assumed of the training, in words.
     """
 
@@ -123,10 +124,22 @@ def rebuild(
         guess = max(_matched(scorer, guessed, true) for guessed in guesses)
     labels = received.labels.cpu().numpy()
     length = _assumed_length(known, one)
-    assumed = tuple(filter(None, (found.assumed, *length, *received.assumed)))
+    assumed = tuple(
+        filter(None, (found.assumed, *length, *_assumed_beside(one), *received.assumed))
+    )
     figures = scores, guess, received.loss
     about = received.warnings, received.matched, assumed
     return RebuiltUpdate(x, truth, *figures, labels, *about)
+
+
+def _assumed_beside(one: KeptUpdate) -> tuple[str, ...]:
+    """Return that what a client sends beside its model is assumed to have no part in its steps."""
+    if not one.beside:
+        return ()
+    return (
+        f"steps without {few(one.beside)}, which was sent beside the model (control variates, as "
+        "SCAFFOLD's, move each step from the second round on)",
+    )
 
 
 def _assumed_length(known: LocalTraining, one: KeptUpdate) -> tuple[str, ...]:

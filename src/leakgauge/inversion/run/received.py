@@ -59,7 +59,7 @@ class Received:
         high: highest values of public records, broadcast to a record.
         warnings: reasons why the update may not be what the attack assumes.
         seconds_per_iteration: time of an iteration, in seconds.
-        matched: cosine of the records' update and the one that was sent; None without a search.
+        matched: match of the records' update and the one that was sent; None without a search.
         assumed: what the attack assumed of the training, in words.
         label_residual: distance of counted labels from whole numbers, in records; None where labels
             were not counted.
