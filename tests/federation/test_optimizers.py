@@ -167,6 +167,11 @@ def test_steps_that_are_not_simulated_are_said_to_be_taken_for_one_gradient(tmp_
     keep(tmp_path, "sgd", 4)
     one = found(tmp_path, "--iterations", 3, "--no-simulate")
     assert "equal gradients at all 4 steps" in one["assumed"]
+    assert "are simulated" not in asked(tmp_path, "--iterations", 3, "--no-simulate").stderr
+    assert (
+        "several local steps are simulated (updates: 1)"
+        in asked(tmp_path, "--iterations", 3).stderr
+    )
     both = asked(tmp_path, "--simulate", "--no-simulate")
     assert (both.returncode, both.stderr.count("\n")) == (2, 1)
     assert "contradict each other" in both.stderr

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ from leakgauge.federation.spec import (
 )
 from leakgauge.integrations.kept_reading import KeptRounds, KeptUpdate, other_runs, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
-from leakgauge.inversion.run.received_steps import local_steps
+from leakgauge.inversion.run.received_steps import local_steps, not_simulated
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.spec import plain
@@ -191,6 +192,15 @@ def _check_steps(prepared: FederationPrepared, one: KeptUpdate) -> None:
         raise InputError(f"{one.name}: {error}") from error
 
 
+def _steps_are_simulated(prepared: FederationPrepared, one: KeptUpdate) -> bool:
+    """Return whether several steps of an update are simulated without being asked for."""
+    count = count_of(prepared, one)
+    if count != (one.examples or count):
+        return False
+    update = one.update(prepared.task.model, prepared.known(one))
+    return not not_simulated(update, count, ordered=False)
+
+
 def _check_membership(prepared: FederationPrepared) -> None:
     require(
         len(prepared.held) > 0,
@@ -298,6 +308,16 @@ def _notes(prepared: FederationPrepared) -> Sequence[str]:
         notes.append(
             f"{larger} updates have more records than a search looks for; it finds records with a "
             "mean gradient like the update's (--images)"
+        )
+    simulated = (
+        0
+        if prepared.spec.no_simulate
+        else sum(map(partial(_steps_are_simulated, prepared), prepared.kept.updates))
+    )
+    if simulated and not prepared.spec.simulate:
+        notes.append(
+            f"several local steps are simulated (updates: {simulated}), which takes longer than "
+            "one gradient; --no-simulate takes them for one"
         )
     if not prepared.held:
         notes.append("the clients' records are unknown here, so rebuilt ones are not scored")

@@ -40,10 +40,10 @@ def read_by_match(
         optimizer = with_settings(read.optimizer, settings)
         tried = search(optimizer)
         if tried.matched is not None and tried.matched >= MATCHED:
+            ours, plainly = (f"{100 * share:.1f} %" for share in (tried.matched, first.matched))
             said = (
-                f"SGD with a {name} of {MOMENTUM}, whose search reproduces the update to "
-                f"{100 * tried.matched:.1f} % (without it: {100 * first.matched:.1f} %; no optimizer "
-                "is named)"
+                f"SGD with a {name} of {MOMENTUM}, whose search reproduces the update to {ours} "
+                f"(without it: {plainly}; no optimizer is named)"
             )
             return tried, Understood(optimizer, said)
     return first, read
