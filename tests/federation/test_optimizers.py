@@ -1,6 +1,7 @@
 """Kept updates of clients with other optimizers than SGD, through the command."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,12 @@ import pytest
 import torch
 from torch import nn
 
+from leakgauge.federation.metrics import of_client
+from leakgauge.federation.report.wording import tables, verdict
+from leakgauge.federation.spec import RECONSTRUCTION
 from leakgauge.integrations.kept import Exchange, Keeper
 from leakgauge.integrations.training_settings import LocalTraining
+from leakgauge.results.measurements import ACCUMULATED, CellContext, Estimate, Measurement
 from support.command import Ended, run
 from support.kept import TASK, normal
 
@@ -193,3 +198,32 @@ def test_the_term_of_fedprox_and_a_decay_of_the_configuration_are_used(tmp_path:
     one = found(tmp_path, "--iterations", 3)
     said = "SGD (no optimizer is named), with weight_decay=0.1, proximal_mu=0.01 as configured"
     assert one["assumed"].startswith(said)
+
+
+def test_the_worst_match_decides_over_several_updates() -> None:
+    """A mean of 0.97 hides one update that was not reproduced."""
+    context = CellContext(
+        question="federation",
+        game=RECONSTRUCTION,
+        dataset="data",
+        adversary="leakgauge",
+        round=1,
+        seed=0,
+    )
+    points = {"psnr": (9.0, 9.0), "matched": (1.0, 0.94)}
+
+    def measured(metric: str, value: float, at: int | str) -> Measurement:
+        one = replace(context, round=at)
+        return one.measurement(metric, Estimate(value, value, value, 1), chance=11.0)
+
+    made = [
+        measured(of_client(metric, str(who)), value, 1)
+        for metric, values in points.items()
+        for who, value in enumerate(values)
+    ]
+    made += [measured(metric, sum(two) / 2, ACCUMULATED) for metric, two in points.items()]
+    (table,) = tables(made)
+    judged = verdict(table)
+    assert judged.words == "Not understood"
+    assert "matches the sent one to 94 %" in judged.text
+    assert "This is the worst of 2 updates." in judged.text
