@@ -15,6 +15,7 @@ from leakgauge.federation.report.wording import tables, verdict
 from leakgauge.federation.spec import RECONSTRUCTION
 from leakgauge.integrations.kept import Exchange, Keeper
 from leakgauge.integrations.training_settings import LocalTraining
+from leakgauge.inversion.words import ASSUMED, EQUAL_GRADIENTS
 from leakgauge.results.measurements import ACCUMULATED, CellContext, Estimate, Measurement
 from support.command import Ended, run
 from support.kept import TASK, normal
@@ -172,6 +173,7 @@ def test_steps_that_are_not_simulated_are_said_to_be_taken_for_one_gradient(tmp_
     keep(tmp_path, "sgd", 4)
     one = found(tmp_path, "--iterations", 3, "--no-simulate")
     assert "equal gradients at all 4 steps" in one["assumed"]
+    assert one["verdict"] == "Not understood", "also where the update is reproduced"
     assert "are simulated" not in asked(tmp_path, "--iterations", 3, "--no-simulate").stderr
     assert (
         "several local steps are simulated (updates: 1)"
@@ -223,6 +225,13 @@ def test_the_worst_match_decides_over_several_updates() -> None:
     ]
     made += [measured(metric, sum(two) / 2, ACCUMULATED) for metric, two in points.items()]
     (table,) = tables(made)
+    doubted = replace(
+        table,
+        matched=None,
+        mean=replace(table.mean, details={ASSUMED: f"plain SGD; {EQUAL_GRADIENTS} 4 steps"}),
+    )
+    assert verdict(replace(table, matched=None)).words == "Records not rebuilt"
+    assert verdict(doubted).words == "Not understood", "a match does not confirm equal gradients"
     judged = verdict(table)
     assert judged.words == "Not understood"
     assert "matches the sent one to 94 %" in judged.text

@@ -12,7 +12,7 @@ from leakgauge.federation.metrics import (
     PSNR,
 )
 from leakgauge.federation.spec import ASKS, MEMBERSHIP, PROPERTY, RECONSTRUCTION
-from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB, is_matched, matched_sentence
+from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB, is_understood, matched_sentence
 from leakgauge.inversion.words import ASSUMED, NOT_UNDERSTOOD
 from leakgauge.report.levels import HEADLINES, level_of, strength_of
 from leakgauge.report.section import Level
@@ -105,7 +105,7 @@ class FederationVerdict:
 def verdict(table: UpdateTable) -> FederationVerdict:
     """Return the verdict on the mean over all updates, with the highest figure."""
     if table.metric == LOSS:
-        understood = is_matched(table.matched)
+        understood = is_understood(table.matched, table.mean.details.get(ASSUMED, ""))
         return FederationVerdict(
             "unknown",
             "Not scored" if understood else NOT_UNDERSTOOD,
@@ -150,7 +150,9 @@ def _of_pictures(table: UpdateTable) -> FederationVerdict:
     one = table.mean
     level = level_of_rebuilt(one)
     words = _PICTURES[level]
-    if level in ("none", "inconclusive") and not is_matched(table.matched):
+    if level in ("none", "inconclusive") and not is_understood(
+        table.matched, table.mean.details.get(ASSUMED, "")
+    ):
         level, words = "inconclusive", NOT_UNDERSTOOD
     text = (
         f"Rebuilt records have a PSNR of {short(one.estimate.value)} dB, the mean over "

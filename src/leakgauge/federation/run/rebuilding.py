@@ -28,6 +28,7 @@ from leakgauge.inversion.scoring import (
     nearest_pairs,
     to_unit,
 )
+from leakgauge.inversion.words import ONE_STEP, WITHOUT
 from leakgauge.runs.parts import Kept
 
 Floats = NDArray[np.float64]
@@ -137,14 +138,14 @@ def _assumed_beside(one: KeptUpdate) -> tuple[str, ...]:
     if not one.beside:
         return ()
     return (
-        f"steps without {few(one.beside)}, which was sent beside the model (control variates, as "
+        f"{WITHOUT} {few(one.beside)}, which was sent beside the model (control variates, as "
         "SCAFFOLD's, move each step from the second round on)",
     )
 
 
 def _assumed_length(known: LocalTraining, one: KeptUpdate) -> tuple[str, ...]:
     """Return that one step is assumed where nothing names the length of a round."""
-    return () if known.steps_over(one.examples) else ("one local step",)
+    return () if known.steps_over(one.examples) else (ONE_STEP,)
 
 
 def asked_to_simulate(spec: FederationSpec) -> bool | None:

@@ -2,6 +2,7 @@
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.inversion.search.simulate import LocalSteps
+from leakgauge.inversion.words import EQUAL_GRADIENTS
 from leakgauge.training.update import Update
 
 MOST_SIMULATED = 10
@@ -80,7 +81,7 @@ def one_gradient(update: Update, against: str, *, simulate: bool) -> str:
     if simulate or update.steps == 1 or update.kind == "gradient":
         return ""
     reason = f", since {against}" if against else ""
-    return f"equal gradients at all {update.steps} steps{reason}"
+    return f"{EQUAL_GRADIENTS} {update.steps} steps{reason}"
 
 
 def plain_steps(update: Update) -> LocalSteps | None:
