@@ -2,11 +2,12 @@
 
     python benchmarks/federation_matrix.py OUT [CELL ...]
 
-A cell is a federation of Flower of two clients and two rounds, such as ``nesterov/FedAvg/float32/4``:
-the clients' optimizer, the server's strategy, the type of arrays, the steps of a client. The updates are kept by ``KeepUpdates`` and audited by ``leakgauge
-federation``, which is told the rate, batch size and epochs that the configuration names, and no
-optimizer. Next to it stands the attack that knows everything: optimizer, labels and what the server
-adds, from the tensors in memory. Prints one row of a table for each cell.
+A cell is a federation of Flower of two clients and two rounds, such as
+``nesterov/FedAvg/float32/4``: the clients' optimizer, the server's strategy, the type of arrays,
+and the steps of a client. ``KeepUpdates`` keeps the updates, and ``leakgauge federation`` audits
+them. The configuration names the rate, the batch size and the epochs, and no optimizer. The attack
+that knows everything gets the optimizer, the labels and what the server adds, from the tensors in
+memory. Prints one row of a table for each cell.
 """
 
 import contextlib
@@ -68,7 +69,7 @@ CELLS = [
     *(f"{one}/{server}/float32/1" for server in ("FedProx", "FedAdam", "FedAvgM")
       for one in ("sgd", "momentum", "adam")),
     *(f"{one}/FedProx/float32/4" for one in ("sgd", "momentum", "adam")),
-    "sgd/Scaffold/float32/1", "sgd/Scaffold/float32/4",
+    "sgd/Scaffold/float32/1",
 ]  # fmt: skip
 RECORDS, MEMBERS, PUBLIC = 4, 30, 200
 """Records of a client to be rebuilt, of one for membership, and records that no client has."""
