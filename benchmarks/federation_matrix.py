@@ -222,7 +222,8 @@ def asked(folder: Path, module: str, kept: str, *words: str) -> dict[str, Any]:
 
     told, said = io.StringIO(), io.StringIO()
     sys.argv = ["leakgauge", "federation", kept, "--task", f"{module}:task", *words, "--json",
-                "--only-round", str(ROUND), "--only-client", "0", "--out", f"run-{kept}"]  # fmt: skip
+                "--only-round",
+                str(ROUND), "--only-client", "0", "--out", f"run-{kept}"]  # fmt: skip
     here = Path.cwd()
     os.chdir(folder)
     try:
