@@ -73,7 +73,7 @@ def test_steps_with_momentum_are_simulated(tmp_path: Path) -> None:
     name = single_records(tmp_path, MOMENTUM)
     words = ("--ask", "reconstruction", "--only-round", 1, "--iterations", 300)
     psnr = []
-    for out, more in (("one", ()), ("steps", ("--simulate",))):
+    for out, more in (("one", ("--no-simulate",)), ("steps", ())):
         found = asked(tmp_path, name, *words, *more, "--momentum", 0.9, out=out)["reconstruction"]
         psnr.append([one["value"] for one in found["updates"]])
     as_one, steps = psnr

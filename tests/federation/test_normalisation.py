@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Dataset, Task
 from leakgauge.federation.report.wording import UpdateTable, verdict
-from leakgauge.federation.run.preparing import FederationPrepared, description_of, prepare
+from leakgauge.federation.run.describing import description_of
+from leakgauge.federation.run.preparing import FederationPrepared, prepare
 from leakgauge.federation.run.rebuilding import from_arrays, rebuild
 from leakgauge.federation.spec import RECONSTRUCTION, FederationSpec
 from leakgauge.integrations.kept import Exchange, Keeper

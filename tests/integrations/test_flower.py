@@ -221,7 +221,9 @@ def test_of_records_with_equal_names_the_model_is_kept(
     if key == "model" and both_ways:  # nothing tells them apart
         assert not list(tmp_path.rglob("*.yaml"))
         return
-    for leaf in read_kept(tmp_path).updates[0].update(net()).as_gradient().values():
+    (one,) = read_kept(tmp_path).updates
+    assert one.beside == ("controls",)
+    for leaf in one.update(net()).as_gradient().values():
         torch.testing.assert_close(leaf, torch.ones_like(leaf), rtol=1e-4, atol=1e-5)
 
 
@@ -236,6 +238,7 @@ def test_parts_of_a_model_in_several_records_are_kept_together(tmp_path: Path) -
         }
 
     passed(tmp_path, message(parts(before)), parts(after))
+    assert read_kept(tmp_path).updates[0].beside == ()
     assert read_kept(tmp_path).updates[0].update(net()).before.keys() == {
         name for name, _ in net().named_parameters()
     }

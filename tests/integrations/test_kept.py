@@ -225,3 +225,30 @@ def test_a_configuration_may_name_the_optimizer_and_no_code() -> None:
     assert found.updated(LocalTraining(momentum=0.9)).named_optimizer == "sgd:momentum=0.9"
     with pytest.raises(InputError, match="optimizer of clients"):
         LocalTraining(optimizer="os:system")
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({"optimizer": "AdamW", "weight-decay": 0.1}, "adamw:weight_decay=0.1"),
+        ({"momentum": 0.9, "nesterov": True}, "sgd:momentum=0.9,nesterov=1"),
+        ({"momentum": 0.9, "nesterov": False}, "sgd:momentum=0.9"),
+        ({"optimizer": "sgd", "proximal-mu": 0.01}, "sgd:proximal_mu=0.01"),
+        ({"optimizer": "rmsprop", "momentum": 0.5}, "rmsprop:momentum=0.5"),
+        ({"proximal_mu": 0.01, "weight_decay": 0.1}, None),  # of an optimizer that is not named
+    ],
+)
+def test_settings_of_the_optimizer_are_read_from_a_configuration(
+    config: dict[str, object], named: str | None
+) -> None:
+    assert LocalTraining.found_in(config).named_optimizer == named
+
+
+def test_a_named_optimizer_says_all_but_the_term_of_fedprox() -> None:
+    """The server sends ``proximal-mu``, and clients choose their optimizer."""
+    found = LocalTraining.found_in({"momentum": 0.9, "weight-decay": 0.1, "proximal-mu": 0.01})
+    assert found.named_optimizer == "sgd:momentum=0.9,weight_decay=0.1,proximal_mu=0.01"
+    adam = found.updated(LocalTraining(optimizer="adam"))
+    assert adam.named_optimizer == "adam:proximal_mu=0.01"
+    with pytest.raises(InputError, match=r"proximal mu is -1"):
+        LocalTraining(proximal_mu=-1)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from leakgauge.core.checks import InputError
 from leakgauge.core.files import read_yaml, write_yaml
 from leakgauge.integrations.kept import Exchange, Keeper
+from leakgauge.integrations.kept_file import KeptBase
 from leakgauge.integrations.kept_reading import KeptRounds, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
 
@@ -32,7 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("kept")
     tensors = {"weight": torch.ones(2)}
     training = LocalTraining(lr=0.1, epochs=1)
-    sent = Exchange(1, "0", tensors, tensors, examples=3, metrics={"loss": 1.5})
+    base = KeptBase(sha256="0" * 64, tensors=1)
+    sent = Exchange(1, "0", tensors, tensors, examples=3, metrics={"loss": 1.5}, base=base)
     Keeper(path, training=training).keep(sent)
     return path
 

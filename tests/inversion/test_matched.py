@@ -8,7 +8,7 @@ from torch.nn import functional
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Task
 from leakgauge.inversion.search.between import Between
-from leakgauge.inversion.search.objective import Cosine
+from leakgauge.inversion.search.objective import Cosine, agreement
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
 from leakgauge.inversion.words import MATCHED
 from leakgauge.training.recipe import Recipe
@@ -61,14 +61,32 @@ def test_true_records_match_under_the_right_model_and_adam_not_as_sgd(
         plain = gradient(model, x, y)
         if steps == 1 and name != "sgd":
             between = Between(Cosine(), recipe, params)
-            right = 1 - float(between(plain, seen))
+            right = float(agreement(plain, between.nearest(plain, seen)))
             assert right > 0.99
         elif steps == 1:
-            right = 1 - float(Cosine()(plain, seen))
+            right = float(agreement(plain, seen))
         else:
             local = LocalSteps(1, RATES[name], steps, optimizer=name)
             ours = simulated_gradients(Task(model), params, x[None], y[None], local)
-            right = 1 - float(Cosine()({key: leaf.detach() for key, leaf in ours.items()}, seen))
+            right = float(agreement({key: leaf.detach() for key, leaf in ours.items()}, seen))
         assert right > MATCHED, (name, steps, seed, right)
         if name != "sgd":
-            assert 1 - float(Cosine()(plain, seen)) < 0.8
+            assert float(agreement(plain, seen)) < 0.8
+
+
+def test_the_agreement_counts_the_size_and_the_cosine_does_not() -> None:
+    """The closed form at one size, and its largest value over all sizes: the cosine."""
+    guess = {"a": torch.tensor([[1.0, 2.0]]), "b": torch.tensor([[0.5]])}
+    seen = {"a": torch.tensor([[1.5, 1.0]]), "b": torch.tensor([[-0.5]])}
+    cosine = 1 - float(Cosine()(guess, seen))
+    sizes = torch.linspace(0, 3, 3001)
+    each = [float(agreement({n: s * leaf for n, leaf in guess.items()}, seen)) for s in sizes]
+    assert max(each) == pytest.approx(cosine, abs=1e-5)
+    apart = sum(float((guess[n] - seen[n]).square().sum()) for n in seen)
+    whole = sum(float(leaf.square().sum()) for leaf in seen.values())
+    assert float(agreement(guess, seen)) == pytest.approx((1 - apart / whole) ** 0.5)
+    assert float(agreement({n: -leaf for n, leaf in seen.items()}, seen)) == 0.0
+    # Nesterov's first step has 1.9 times the size of a plain one, and its direction.
+    nesterov = {n: 1.9 * leaf for n, leaf in guess.items()}
+    assert float(Cosine()(guess, nesterov)) == pytest.approx(0, abs=1e-6)
+    assert float(agreement(guess, nesterov)) < MATCHED

@@ -111,6 +111,34 @@ def test_a_decoupled_decay_and_another_rate_are_read_off() -> None:
     assert "the settings name a rate of 0.1" in found.assumed
 
 
+@pytest.mark.parametrize("decay", [1e-4, 0.01])
+def test_a_decay_is_read_off_weights_without_a_gradient(decay: float) -> None:
+    """Some of the first layer's units are off for all records of these batches."""
+    for seed in range(4):
+        make = partial(torch.optim.SGD, weight_decay=decay)
+        update, _ = sent(make, SGD, 1, kind="convolution", seed=seed)
+        name, _, value = understood(update).optimizer.partition(":weight_decay=")
+        assert (name, float(value)) == ("sgd", pytest.approx(decay, rel=0.01))
+
+
+@pytest.mark.parametrize("name", ["sgd", "momentum", "nesterov"])
+def test_no_decay_is_read_off_steps_without_one(name: str) -> None:
+    make, lr = OPTIMIZERS[name]
+    for kind, early, seed in [*WHERE, ("relu", 300, 1), ("convolution", 300, 1)]:
+        update, _ = sent(make, lr, 1, kind=kind, seed=seed, before_it=early)
+        assert understood(update).optimizer == "sgd"
+
+
+def test_settings_beside_an_unnamed_optimizer_are_its_own() -> None:
+    beside = {"weight_decay": 0.1, "proximal_mu": 0.01}
+    found = understood(sent(torch.optim.SGD, SGD, 1)[0], beside=beside)
+    assert found.optimizer == "sgd:weight_decay=0.1,proximal_mu=0.01"
+    assert "with weight_decay=0.1, proximal_mu=0.01 as configured" in found.assumed
+    assert "plain" not in found.assumed
+    adam, _ = sent(partial(torch.optim.AdamW, weight_decay=0.05), RATE, 1)
+    assert understood(adam, beside=beside).optimizer == "adamw:weight_decay=0.05,proximal_mu=0.01"
+
+
 @pytest.mark.parametrize(
     ("made", "named", "said"),
     [

@@ -1,8 +1,12 @@
 """Optimizers as pure functions: against torch's own over several steps, and read as gradients."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 import torch
 
+from leakgauge.training.catalog import parse_optimizer
 from leakgauge.training.recipe import Recipe, named_rule
 from leakgauge.training.rules import SgdRule, root, rule_of
 
@@ -43,6 +47,47 @@ def test_steps_are_those_of_torch(make, dtype) -> None:
     stacked = {"w": torch.stack([before, before])}
     both = recipe.change(stacked, lambda at, now: {"w": slopes[at] * now["w"].cos()})["w"]
     torch.testing.assert_close(both[1], change["w"])
+
+
+@pytest.mark.parametrize(
+    "name", ["sgd", "sgd:momentum=0.9,nesterov=1,weight_decay=0.01", "adam", "adamw", "rmsprop"]
+)
+def test_the_term_of_fedprox_is_that_of_the_loss(name: str) -> None:
+    """Against autograd of ``mu / 2 * |w - start|^2`` and torch's optimizer without the term."""
+    torch.manual_seed(0)
+    start, slopes = torch.randn(5, dtype=torch.float64), torch.randn(STEPS, 5, dtype=torch.float64)
+    rate, mu = 0.1, 0.7
+    with_term = name + (",proximal_mu=0.7" if ":" in name else ":proximal_mu=0.7")
+    literal, hooked = (start.clone().requires_grad_() for _ in range(2))
+    optimizer = (parse_optimizer(name, lr=rate) or partial(torch.optim.SGD, lr=rate))([literal])
+    own = parse_optimizer(with_term, lr=rate)
+    assert own is not None
+    moving = own([hooked])
+    for slope in slopes:
+        optimizer.zero_grad()
+        loss = (slope * literal.sin()).sum() + mu / 2 * (literal - start).square().sum()
+        loss.backward()
+        optimizer.step()
+        before = hooked.detach().clone()
+        given = slope * before.cos()
+        hooked.grad = given
+        moving.step()
+        assert torch.equal(given, slope * before.cos()), "the caller's gradient is as it was"
+    torch.testing.assert_close(hooked, literal)
+    recipe = Recipe.named(with_term, steps=STEPS, lr=rate)
+    change = recipe.change({"w": start}, lambda at, now: {"w": slopes[at] * now["w"].cos()})
+    torch.testing.assert_close(start + change["w"], literal.detach())
+    assert Recipe.named(with_term, steps=1, lr=rate).is_plain == (name == "sgd")
+    assert not recipe.is_plain
+
+
+@pytest.mark.parametrize("name", ["sgd", "sgd:momentum=0.9,weight_decay=0.1"])
+def test_a_constant_gradient_is_read_off_steps_with_fedprox(name: str) -> None:
+    torch.manual_seed(0)
+    before, slope = {"w": torch.randn(4).double()}, torch.randn(4).double()
+    recipe = replace(Recipe.named(name, steps=3, lr=0.1), proximal=0.5)
+    change = recipe.change(before, lambda at, now: {"w": slope})
+    torch.testing.assert_close(recipe.as_gradient(before, change)["w"], slope)
 
 
 def test_a_constant_gradient_is_read_off_a_change_by_sgd() -> None:

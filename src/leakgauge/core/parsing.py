@@ -44,6 +44,9 @@ class Notation:
 Kinds = Mapping[str, type]
 """The type of each setting by name: float, int, bool or str."""
 
+TRUTHS = {"0": False, "1": True, "false": False, "true": True}
+"""Texts of a truth value, in lower case."""
+
 KINDS = (float, int, bool, str)
 
 
@@ -145,8 +148,9 @@ def _kind(annotation: Any) -> type | None:
 
 def _value(value: str, kind: type, what: str) -> Any:
     if kind is bool:
-        require(value in ("0", "1"), f"{what} is {value!r}; expected 0 or 1")
-        return value == "1"
+        said = value.lower()
+        require(said in TRUTHS, f"{what} is {value!r}; expected 0 or 1, or true or false")
+        return TRUTHS[said]
     if kind is str:
         return value
     number = read_number(value, kind, what)

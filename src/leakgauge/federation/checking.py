@@ -25,6 +25,10 @@ def check(spec: FederationSpec) -> None:
         "--local-steps and --local-epochs name two lengths of a round; leave one out",
     )
     require(
+        not (spec.simulate and spec.no_simulate),
+        "--simulate and --no-simulate contradict each other; leave one out",
+    )
+    require(
         spec.momentum is None or spec.momentum < 1,
         f"--momentum is {spec.momentum}; expected a number below 1",
     )

@@ -140,8 +140,14 @@ class FederationSpec(Spec):
     )
     simulate: Truth = setting(
         False,
-        "simulate the local steps, with momentum or without: slower, but right at any learning "
-        "rate",
+        "simulate the local steps also where that takes long; by default up to 10 steps on one "
+        "batch are simulated, and all of Adam and its like",
+        ATTACK,
+    )
+    no_simulate: Truth = setting(
+        False,
+        "take several local steps for one gradient: fast, but wrong where the gradient changes "
+        "from step to step",
         ATTACK,
     )
     adversary: tuple[str, ...] = setting(

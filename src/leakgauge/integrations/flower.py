@@ -238,6 +238,7 @@ def _keep(
                 seen=seen,
                 run=received.run,
                 base=base.base(received.before),
+                beside=_beside(reply, received.keys),
             )
         )
 
@@ -274,6 +275,16 @@ def _tensors(msg: Message, keys: Sequence[str]) -> dict[str, Tensor]:
         records = {key: records[key]}
     arrays = {name: array for record in records.values() for name, array in record.items()}
     return tensors_in(arrays, f"message under {few(records)}")
+
+
+def _beside(reply: Message, keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the records of a reply that ``_tensors`` leaves out: they share the model's names."""
+    records = dict(reply.content.array_records.items())
+    names = [name for record in records.values() for name in record]
+    if len(set(names)) == len(names):
+        return ()
+    model = next((key for key in keys if key in records), None)
+    return tuple(key for key in records if key != model)
 
 
 def _config(msg: Message) -> dict[str, Any]:

@@ -65,6 +65,8 @@ class Exchange:
         run: identity of the federation's run; empty if the framework has none.
         base: checksum of the parameters that the client has and does not send, as of
             ``kept_base.base_of``; None if unknown.
+        beside: names of other records of arrays that it sent, such as SCAFFOLD's control variates;
+            their arrays are not kept.
 
     Raises:
         InputError: kind or side are unknown, a count is not above 0, or no tensor came.
@@ -82,6 +84,7 @@ class Exchange:
     seen: str = CLIENT
     run: str = ""
     base: KeptBase | None = None
+    beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_count(self.number, "number of the round")
@@ -207,6 +210,7 @@ class Keeper:
             "model": {"file": model, "sha256": checksum(before)},
             "update": {"sha256": checksum(after), "bytes": len(after)},
             "examples": sent.examples,
+            "beside": list(sent.beside),
             "metrics": numbers(sent.metrics),
             "config": numbers(sent.config),
             "training": asdict(found.updated(self.training)),

@@ -56,6 +56,7 @@ class KeptFile(_KeptFields):
     model: KeptModel
     update: KeptTensors
     examples: Count | None
+    beside: list[str] = []
     metrics: Numbers
     config: Numbers
     training: dict[str, Number | str | None]

@@ -43,6 +43,7 @@ class KeptUpdate:
         source: the framework.
         seen: side that kept the update, ``"client"`` or ``"server"``.
         run: identity of the federation's run; empty if it has none.
+        beside: names of other records of arrays that the client sent, which were not kept.
         files: path and checksum of the received and of the sent tensors.
         base: checksum of the parameters that the client did not send; None if it was not kept.
     """
@@ -58,6 +59,7 @@ class KeptUpdate:
     source: str
     seen: str
     run: str
+    beside: tuple[str, ...]
     files: tuple[tuple[Path, str], tuple[Path, str]]
     base: KeptBase | None = None
 
@@ -145,7 +147,7 @@ class KeptRounds:
         """The sha256 of all checksums and settings."""
         lines = [
             repr((one.number, one.client, one.kind, one.examples, one.training, one.files[0][1]))
-            + repr((one.metrics, one.config, one.source, one.seen, one.base))
+            + repr((one.metrics, one.config, one.source, one.seen, one.base, one.beside))
             + one.files[1][1]
             for one in self.updates
         ]
@@ -263,6 +265,7 @@ def _described(folder: Path, path: Path) -> KeptUpdate:
         source=about.source,
         seen=about.seen,
         run=about.run,
+        beside=tuple(about.beside),
         files=(
             (folder / MODELS / about.model.file, about.model.sha256),
             (path.with_suffix(".safetensors"), about.update.sha256),

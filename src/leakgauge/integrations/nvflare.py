@@ -37,6 +37,10 @@ _received: dict[tuple[str, str], dict[str, Tensor]] = {}
 """Last received tensors by job and client, shared by the two filters of one process."""
 
 
+CONTROL = ("scaffold_c_diff",)
+"""Names of NVFlare's control variates in the meta data of a result."""
+
+
 class KeepUpdates(DXOFilter):
     """Keeps updates without a change; use it in both directions.
 
@@ -144,6 +148,7 @@ class KeepUpdates(DXOFilter):
                 seen=self.seen,
                 run=str(fl_ctx.get_job_id() or ""),
                 base=self._base.base(_received[key]),
+                beside=_beside(meta, shareable),
             )
         )
 
@@ -166,6 +171,13 @@ class KeepUpdates(DXOFilter):
             return str(fl_ctx.get_identity_name() or "client")
         peer = fl_ctx.get_peer_context()
         return str((peer.get_identity_name() if peer is not None else "") or "client")
+
+
+def _beside(meta: Mapping[str, Any], shareable: Shareable) -> tuple[str, ...]:
+    """Return the names of what a result holds beside its model."""
+    whole = from_shareable(shareable)
+    parts = whole.data if whole.data_kind == DataKind.COLLECTION else {}
+    return (*(name for name in CONTROL if name in meta), *(one for one in parts if one != MODEL))
 
 
 def _is_beside_the_model(dxo: DXO, shareable: Shareable) -> bool:

@@ -12,7 +12,7 @@ from leakgauge.core.checks import (
     require_count,
     require_positive,
 )
-from leakgauge.training.catalog import OPTIMIZERS, SGD, parse_optimizer
+from leakgauge.training.catalog import OPTIMIZERS, SGD, parse_optimizer, with_settings
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "lr": ("lr", "learning-rate", "local-lr"),
@@ -20,8 +20,13 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "epochs": ("local-epochs", "epochs", "num-epochs", "aggregation-epochs"),
     "steps": ("local-steps", "num-steps"),
     "momentum": ("momentum",),
+    "weight_decay": ("weight-decay", "local-weight-decay"),
+    "proximal_mu": ("proximal-mu", "fedprox-mu"),
 }
 """The keys of each setting; ``_`` counts as ``-``, and the first key wins."""
+
+NESTEROV = "nesterov"
+"""The key of the truth value that makes a momentum Nesterov's."""
 
 NAMING = ("local-optimizer", "client-optimizer", "optimizer", "optim")
 """The keys of the optimizer's name, such as ``Adam`` or ``torch.optim.AdamW``."""
@@ -38,12 +43,15 @@ class LocalTraining:
         steps: number of steps; None if epochs, records and batch size determine it.
         momentum: momentum of SGD, without dampening or Nesterov; None counts as 0.
         optimizer: the optimizer, as ``training.catalog`` reads it; None where none is named.
+        weight_decay: weight decay of any optimizer; None counts as torch's default.
+        proximal_mu: weight of FedProx's term in the loss; None counts as 0.
 
     Raises:
         InputError: a number does not fit.
 
-    >>> LocalTraining.found_in({"local_epochs": 2, "learning-rate": 0.1, "rounds": 3})
-    LocalTraining(lr=0.1, batch_size=None, epochs=2, steps=None, momentum=None, optimizer=None)
+    >>> found = LocalTraining.found_in({"local_epochs": 2, "learning-rate": 0.1, "rounds": 3})
+    >>> found.lr, found.epochs, found.batch_size
+    (0.1, 2, None)
     """
 
     lr: float | None = None
@@ -52,6 +60,8 @@ class LocalTraining:
     steps: int | None = None
     momentum: float | None = None
     optimizer: str | None = None
+    weight_decay: float | None = None
+    proximal_mu: float | None = None
 
     def __post_init__(self) -> None:
         if self.lr is not None:
@@ -63,6 +73,10 @@ class LocalTraining:
             self.momentum is None or 0 <= self.momentum < 1,
             f"momentum is {self.momentum}; expected a number from 0 to below 1",
         )
+        for name in BESIDE:
+            value = getattr(self, name)
+            said = f"{name.replace('_', ' ')} is {value}; expected a number of 0 or more"
+            require(value is None or 0 <= value < math.inf, said)
         if self.optimizer is not None:
             # A file must not name code, which would run where the file is read.
             require_choice(self.optimizer.partition(":")[0], "optimizer of clients", OPTIMIZERS)
@@ -87,10 +101,14 @@ class LocalTraining:
             if 0 < number < LARGEST and (name != "momentum" or number < 1):
                 found = replace(found, **{name: number})
         chosen = next((known for key in NAMING if (known := _known(config, key))), None)
-        if chosen is not None:
-            momentum = found.momentum if chosen == SGD else None
-            found = replace(found, optimizer=chosen, momentum=momentum)
-        return found
+        # A momentum of an unnamed optimizer is SGD's; Adam and Adagrad have none.
+        takes = chosen or (SGD if found.momentum else None)
+        momentum = found.momentum if takes in WITH_MOMENTUM else None
+        if momentum and takes == SGD and _is_true(config, NESTEROV):
+            return replace(found, optimizer=f"{SGD}:momentum={momentum},nesterov=1", momentum=None)
+        if momentum and takes != SGD:
+            return replace(found, optimizer=f"{takes}:momentum={momentum}", momentum=None)
+        return replace(found, optimizer=chosen, momentum=momentum)
 
     def updated(self, declared: "LocalTraining") -> "LocalTraining":
         """Return these settings with those that ``declared`` names in their place.
@@ -99,8 +117,8 @@ class LocalTraining:
         0.5
         """
         named = {k: v for k, v in asdict(declared).items() if v is not None}
-        if declared.optimizer is not None:  # it says all, also of a momentum
-            named["momentum"] = declared.momentum
+        if declared.optimizer is not None:  # it says all but FedProx's term, which is the server's
+            named |= {"momentum": declared.momentum, "weight_decay": declared.weight_decay}
         elif declared.momentum is not None:
             named["optimizer"] = None
         return replace(self, **named)
@@ -119,12 +137,20 @@ class LocalTraining:
 
     @property
     def named_optimizer(self) -> str | None:
-        """The optimizer with its momentum, as ``training.catalog`` reads it; None if not named.
+        """The optimizer with all its settings, as ``training.catalog`` reads it; None if not named.
 
-        >>> LocalTraining(momentum=0.5).named_optimizer, LocalTraining().named_optimizer
-        ('sgd:momentum=0.5', None)
+        >>> LocalTraining(momentum=0.5, proximal_mu=0.1).named_optimizer
+        'sgd:momentum=0.5,proximal_mu=0.1'
+        >>> LocalTraining(proximal_mu=0.1).named_optimizer is None
+        True
         """
-        return f"{SGD}:momentum={self.momentum}" if self.momentum else self.optimizer
+        named = f"{SGD}:momentum={self.momentum}" if self.momentum else self.optimizer
+        return None if named is None else with_settings(named, self.beside)
+
+    @property
+    def beside(self) -> dict[str, float]:
+        """The settings that any optimizer has, by name; those of 0 and None are left out."""
+        return {name: value for name in BESIDE if (value := getattr(self, name))}
 
 
 def _known(config: Mapping[str, Any], key: str) -> str | None:
@@ -138,6 +164,12 @@ def _known(config: Mapping[str, Any], key: str) -> str | None:
             last = value.strip().rpartition(".")[2].lower()
             return last if last in OPTIMIZERS else None
     return None
+
+
+def _is_true(config: Mapping[str, Any], key: str) -> bool:
+    """Return whether a configuration says yes under a key: true, 1, or the text of it."""
+    said = [value for name, value in config.items() if name.lower().replace("_", "-") == key]
+    return any(value in (True, 1) or str(value).strip().lower() == "true" for value in said)
 
 
 def numbers(config: Mapping[str, Any]) -> dict[str, int | float]:
@@ -156,6 +188,12 @@ def numbers(config: Mapping[str, Any]) -> dict[str, int | float]:
         and abs(value) < (math.inf if isinstance(value, float) else LARGEST)
     }
 
+
+BESIDE = ("weight_decay", "proximal_mu")
+"""Settings of ``LocalTraining`` that any optimizer may have."""
+
+WITH_MOMENTUM = (SGD, "rmsprop")
+"""The optimizers whose momentum a configuration may name by itself."""
 
 FIELDS = tuple(one.name for one in fields(LocalTraining))
 """The names of the settings."""

@@ -118,8 +118,8 @@ class Reconstruction:
         snapshot_steps: iterations at which the records were noted, ``[s]``.
         snapshots: records of the kept restart at these iterations, ``[T, s, B, ...]``.
         notes: reasons why records are missing, one sentence each.
-        matched: cosine of the update of ``x`` and the one that was sent ``[T]``; None without a
-            search. It is 1 where the search reproduces the update.
+        matched: ``objective.agreement`` of the update of ``x`` and the one that was sent ``[T]``;
+            None without a search. It is 1 where the search reproduces the update.
         label_residual: distance of counted labels from whole numbers ``[T]``, in records; None
             where labels were not counted.
     """

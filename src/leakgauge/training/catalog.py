@@ -1,6 +1,7 @@
 """Names of the optimizers on the command line. Importing this module loads no torch."""
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from leakgauge.core.checks import InputError, require
@@ -21,8 +22,9 @@ OPTIMIZERS = {
 """Import path of each optimizer, which is imported on first use."""
 
 HELP = (
-    "sgd, sgd:momentum=0.9, adam:lr=0.001,weight_decay=0.01, adamw, rmsprop, adagrad; or your "
-    "own, MODULE:NAME[:key=value,...], such as torch.optim:NAdam"
+    "sgd, sgd:momentum=0.9,nesterov=1, sgd:proximal_mu=0.01 (FedProx), "
+    "adam:lr=0.001,weight_decay=0.01, adamw, rmsprop, adagrad; or your own, "
+    "MODULE:NAME[:key=value,...], such as torch.optim:NAdam"
 )
 
 REGISTRY = Registry("optimizer", OPTIMIZERS, "leakgauge.optimizers")
@@ -72,6 +74,18 @@ def own_rate(text: str) -> float | None:
     """
     found = re.search(r"[:,]\s*lr\s*=([^,]*)", text)
     return None if found is None else read_number(found[1], float, "optimizer: lr")
+
+
+def with_settings(text: str, settings: Mapping[str, float]) -> str:
+    """Return the text of an optimizer with further settings, except those that it has.
+
+    >>> with_settings("adamw:weight_decay=0.1", {"weight_decay": 0.5, "proximal_mu": 0.01})
+    'adamw:weight_decay=0.1,proximal_mu=0.01'
+    """
+    name, _, own = text.strip().partition(":")
+    has = {one.partition("=")[0].strip() for one in own.split(",")}
+    more = [f"{key}={value}" for key, value in settings.items() if key not in has]
+    return name + ":" * bool(own or more) + ",".join([own] * bool(own) + more)
 
 
 def text_of(optimizer: object) -> str:

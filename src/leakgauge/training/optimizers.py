@@ -28,11 +28,13 @@ def sgd(
     dampening: float = 0.0,
     weight_decay: float = 0.0,
     nesterov: bool = False,
+    proximal_mu: float = 0.0,
 ) -> torch.optim.Optimizer:
-    """Return SGD with momentum."""
+    """Return SGD with momentum; for ``proximal_mu`` of all optimizers see ``with_proximal``."""
     _require_share(momentum, "momentum")
     _require_share(dampening, "dampening")
-    return torch.optim.SGD(params, lr, momentum, dampening, weight_decay, nesterov)
+    made = torch.optim.SGD(params, lr, momentum, dampening, weight_decay, nesterov)
+    return with_proximal(made, proximal_mu)
 
 
 def adam(
@@ -44,9 +46,11 @@ def adam(
     eps: float = 1e-8,
     weight_decay: float = 0.0,
     amsgrad: bool = False,
+    proximal_mu: float = 0.0,
 ) -> torch.optim.Optimizer:
     """Return Adam; the weight decay is added to the gradient."""
-    return torch.optim.Adam(params, lr, (beta1, beta2), eps, weight_decay, amsgrad)
+    made = torch.optim.Adam(params, lr, (beta1, beta2), eps, weight_decay, amsgrad)
+    return with_proximal(made, proximal_mu)
 
 
 def adamw(
@@ -58,9 +62,11 @@ def adamw(
     eps: float = 1e-8,
     weight_decay: float = 0.01,
     amsgrad: bool = False,
+    proximal_mu: float = 0.0,
 ) -> torch.optim.Optimizer:
     """Return AdamW; the weight decay shrinks the parameters themselves."""
-    return torch.optim.AdamW(params, lr, (beta1, beta2), eps, weight_decay, amsgrad)
+    made = torch.optim.AdamW(params, lr, (beta1, beta2), eps, weight_decay, amsgrad)
+    return with_proximal(made, proximal_mu)
 
 
 def rmsprop(
@@ -71,11 +77,13 @@ def rmsprop(
     eps: float = 1e-8,
     momentum: float = 0.0,
     weight_decay: float = 0.0,
+    proximal_mu: float = 0.0,
 ) -> torch.optim.Optimizer:
     """Return RMSprop."""
     _require_share(momentum, "momentum")
     _require_share(alpha, "alpha")
-    return torch.optim.RMSprop(params, lr, alpha, eps, weight_decay, momentum)
+    made = torch.optim.RMSprop(params, lr, alpha, eps, weight_decay, momentum)
+    return with_proximal(made, proximal_mu)
 
 
 def adagrad(
@@ -85,9 +93,47 @@ def adagrad(
     lr_decay: float = 0.0,
     eps: float = 1e-10,
     weight_decay: float = 0.0,
+    proximal_mu: float = 0.0,
 ) -> torch.optim.Optimizer:
     """Return Adagrad."""
-    return torch.optim.Adagrad(params, lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay)
+    made = torch.optim.Adagrad(params, lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay)
+    return with_proximal(made, proximal_mu)
+
+
+PROXIMAL = "proximal_mu"
+"""The setting of FedProx's term, and its key in a group of parameters."""
+
+
+def with_proximal(optimizer: torch.optim.Optimizer, mu: float) -> torch.optim.Optimizer:
+    """Return the optimizer of a loss with FedProx's term, ``mu / 2 * |w - start|^2``.
+
+    The start are the weights when the optimizer is made: those that the server sent.
+
+    Args:
+        optimizer: it gets the term in its gradients.
+        mu: weight of the term, 0 or more.
+
+    Raises:
+        InputError: the weight is below 0.
+
+    References:
+        Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, Eq. 2.
+    """
+    require(mu >= 0, f"{PROXIMAL} of the optimizer is {mu:g}; expected a number of 0 or more")
+    if not mu:
+        return optimizer
+    leaves = [leaf for group in optimizer.param_groups for leaf in group["params"]]
+    starts = [leaf.detach().clone() for leaf in leaves]
+    for group in optimizer.param_groups:
+        group[PROXIMAL] = mu
+
+    def add(*_: Any) -> None:
+        for leaf, start in zip(leaves, starts, strict=True):
+            if leaf.grad is not None:  # not in place: the gradient is the caller's
+                leaf.grad = leaf.grad + mu * (leaf.detach() - start)
+
+    optimizer.register_step_pre_hook(add)
+    return optimizer
 
 
 def _require_share(value: float, name: str) -> None:

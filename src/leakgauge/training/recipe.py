@@ -10,7 +10,8 @@ from torch import Tensor
 from leakgauge.core.checks import require, require_positive
 from leakgauge.core.numbers import MOST
 from leakgauge.core.types import Params
-from leakgauge.training.catalog import OPTIMIZERS, SGD, own_rate, parse_optimizer
+from leakgauge.training.catalog import OPTIMIZERS, own_rate, parse_optimizer
+from leakgauge.training.optimizers import PROXIMAL
 from leakgauge.training.rules import Memory, SgdRule, UpdateRule, rule_of
 
 GradientAt = Callable[[int, Params], Params]
@@ -24,6 +25,7 @@ class Recipe:
     Attributes:
         rates: learning rate of each step.
         rule: rule of the optimizer, which begins each round without memory, as Flower's clients do.
+        proximal: weight mu of FedProx's term in the loss, ``mu / 2 * |w - before|^2``.
 
     Raises:
         InputError: steps are missing, or a rate is not above 0.
@@ -34,6 +36,7 @@ class Recipe:
 
     rates: tuple[float, ...]
     rule: UpdateRule = field(default_factory=SgdRule)
+    proximal: float = 0.0
 
     def __post_init__(self) -> None:
         require(len(self.rates) > 0, "local training has no steps; give the rate of each step")
@@ -79,7 +82,7 @@ class Recipe:
         )
         require(steps <= MOST, f"{steps:,} local steps of a client; expected at most {MOST:,}")
         every = tuple(map(float, rates)) or (float(base or 0.0),) * steps
-        rule = named_rule(optimizer)
+        rule, proximal = _parts(optimizer)
         if rule is None:
             require(
                 not exactly,
@@ -87,12 +90,13 @@ class Recipe:
                 "or leave out --simulate: the update is then taken for one gradient",
             )
             rule = SgdRule()
-        return cls(every, rule)
+        return cls(every, rule, proximal)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the steps are plain SGD of one rate."""
-        return self.rule == SgdRule() and len(set(self.rates)) == 1
+        """Whether the steps are plain SGD of one rate; a single step has no proximal term."""
+        steps = self.rule == SgdRule() and len(set(self.rates)) == 1
+        return steps and (not self.proximal or len(self) == 1)
 
     def change(self, params: Params, gradient: GradientAt) -> dict[str, Tensor]:
         """Return the weights after minus before all steps; differentiable where the gradient is.
@@ -104,6 +108,8 @@ class Recipe:
         for number, lr in enumerate(self.rates, start=1):
             now = {name: leaf + total[name] for name, leaf in params.items()} if total else params
             grads = gradient(number - 1, now)
+            if self.proximal and total:
+                grads = {n: leaf + self.proximal * total[n] for n, leaf in grads.items()}
             moved, memory = self.rule.step(number, now, grads, memory, lr)
             total = {name: total[name] + leaf for name, leaf in moved.items()} if total else moved
         return total
@@ -136,7 +142,7 @@ class Recipe:
 
     @cached_property
     def _response(self) -> tuple[float, float]:
-        return self.rule.response(self.rates)
+        return self.rule.response(self.rates, self.proximal)
 
 
 def named_rule(optimizer: str) -> UpdateRule | None:
@@ -148,8 +154,13 @@ def named_rule(optimizer: str) -> UpdateRule | None:
     >>> named_rule("sgd:momentum=0.9").momentum
     0.9
     """
-    if optimizer.strip() == SGD:
-        return SgdRule()
+    return _parts(optimizer)[0]
+
+
+def _parts(optimizer: str) -> tuple[UpdateRule | None, float]:
+    """Return the rule of a named optimizer, and the weight of its proximal term."""
     make = parse_optimizer(optimizer, lr=1.0)
-    assert make is not None
-    return rule_of(make([torch.zeros(1, requires_grad=True)]))
+    if make is None:
+        return SgdRule(), 0.0
+    made = make([torch.zeros(1, requires_grad=True)])
+    return rule_of(made), float(made.param_groups[0].get(PROXIMAL, 0.0))

@@ -7,6 +7,7 @@ networks, trained and untrained, under nine optimizers (``tests/training/test_re
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -14,9 +15,10 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.precision import precision_of
-from leakgauge.training.catalog import SGD, own_rate
+from leakgauge.training.catalog import SGD, own_rate, with_settings
 from leakgauge.training.first_step import first_step, rounding
 from leakgauge.training.recipe import Recipe, named_rule
+from leakgauge.training.shrinking import shrinking
 from leakgauge.training.update import Update
 
 FEWEST, FEWEST_PILED = 30, 1000
@@ -38,6 +40,9 @@ SAME, SAME_OVER_STEPS = 0.02, 0.05
 
 DECAYED = 0.5
 """Smallest share of the sizes' variance that a decoupled weight decay explains."""
+
+
+PLAIN = "plain SGD"
 
 
 @dataclass(frozen=True)
@@ -70,12 +75,16 @@ class Sizes:
     share: float = 0.0
 
 
-def understood(update: Update, *, named: str | None = None) -> Understood:
+def understood(
+    update: Update, *, named: str | None = None, beside: Mapping[str, float] | None = None
+) -> Understood:
     """Return the optimizer behind an update: the named one, or the recognised one.
 
     Args:
         update: the update; its own ``optimizer`` counts as named unless it is plain SGD.
         named: the optimizer that a user or a configuration names; None for none.
+        beside: named settings of an optimizer that is not named, such as ``proximal_mu``; those
+            that the update shows count before.
 
     Raises:
         InputError: the update contradicts the optimizer, or its rate.
@@ -87,9 +96,27 @@ def understood(update: Update, *, named: str | None = None) -> Understood:
     if named is not None:
         _refuse_contradicted(update, named, sizes)
         return Understood(named, named=True)
-    if sizes.size is None:
-        return Understood(SGD, "plain SGD (no optimizer is named)")
-    return _recognised(update, sizes)
+    found = _of_sgd(update) if sizes.size is None else _recognised(update, sizes)
+    if not beside:
+        return found
+    assumed = found.assumed.replace(PLAIN, "SGD") + f", with {_in_words(beside)} as configured"
+    return Understood(with_settings(found.optimizer, beside), assumed)
+
+
+def _of_sgd(update: Update) -> Understood:
+    """Return SGD, with the weight decay that one step shows."""
+    shrunk = shrinking(update) if update.steps == 1 and update.lr is not None else None
+    if shrunk is None or update.lr is None:
+        return Understood(SGD, f"{PLAIN} (no optimizer is named)")
+    decay = shrunk.share / update.lr
+    seen = f"recognised from {shrunk.count} weights that only shrink"
+    return Understood(
+        f"{SGD}:weight_decay={decay:.3g}", f"SGD with a weight decay of {decay:.3g}, {seen}"
+    )
+
+
+def _in_words(settings: Mapping[str, float]) -> str:
+    return ", ".join(f"{name}={value:g}" for name, value in settings.items())
 
 
 def common_size(update: Update) -> Sizes:

@@ -71,23 +71,24 @@ class UpdateRule(ABC):
         """Return the largest possible step of a number, in units of the rate, without decay."""
         return math.inf
 
-    def response(self, rates: Sequence[float]) -> tuple[float, float]:
+    def response(self, rates: Sequence[float], proximal: float = 0.0) -> tuple[float, float]:
         """Return ``keep, gain``: steps on a constant gradient g end at ``keep * w + gain * g``.
 
-        For a rule that is not linear, g is 1 in every coordinate. Each step has one of the rates.
+        For a rule that is not linear, g is 1 in every coordinate. Each step has one of the rates;
+        ``proximal`` is the weight of FedProx's term.
 
         >>> SgdRule(momentum=0.5).response([0.1, 0.1])
         (1.0, -0.25)
         """
-        keep = 1 + self._moved(1.0, 0.0, rates)
-        return keep, self._moved(0.0, 1.0, rates)
+        keep = 1 + self._moved(1.0, 0.0, rates, proximal)
+        return keep, self._moved(0.0, 1.0, rates, proximal)
 
-    def _moved(self, weight: float, slope: float, rates: Sequence[float]) -> float:
-        grads = {"": torch.tensor(slope, dtype=torch.float64)}
+    def _moved(self, weight: float, slope: float, rates: Sequence[float], proximal: float) -> float:
         start = torch.tensor(weight, dtype=torch.float64)
         total = torch.zeros_like(start)
         memory: Memory = {}
         for number, lr in enumerate(rates, start=1):
+            grads = {"": slope + proximal * total}
             change, memory = self.step(number, {"": start + total}, grads, memory, lr)
             total = total + change[""]
         return round(float(total), 15)
@@ -131,11 +132,11 @@ class NormalisedRule(UpdateRule):
     softness: float = field(default=0.0, kw_only=True)
     weight_decay: float = field(default=0.0, kw_only=True)
 
-    def response(self, rates: Sequence[float]) -> tuple[float, float]:
+    def response(self, rates: Sequence[float], proximal: float = 0.0) -> tuple[float, float]:
         """Return the response without a decay that is part of the gradient; see ``UpdateRule``."""
         if getattr(self, "decoupled", False) or not self.weight_decay:
-            return super().response(rates)
-        return replace(self, weight_decay=0.0).response(rates)
+            return super().response(rates, proximal)
+        return replace(self, weight_decay=0.0).response(rates, proximal)
 
     def _size(self, square: Tensor) -> Tensor:
         if not self.softness:

@@ -13,7 +13,7 @@ from leakgauge.federation.metrics import (
     STARTS,
 )
 from leakgauge.federation.spec import ASKS, MEMBERSHIP, PROPERTY, RECONSTRUCTION
-from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB, is_matched, matched_sentence
+from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB, is_understood, matched_sentence
 from leakgauge.inversion.words import ASSUMED, NOT_UNDERSTOOD
 from leakgauge.report.levels import HEADLINES, level_of, strength_of
 from leakgauge.report.section import Level
@@ -39,6 +39,7 @@ class UpdateTable:
         mean: mean over all updates.
         cells: figures by round and client.
         extra: other figures over all updates, by metric.
+        matched: match of the update that a search reproduces worst; None without a search.
     """
 
     ask: str
@@ -46,6 +47,7 @@ class UpdateTable:
     mean: Measurement
     cells: Mapping[tuple[int, str], Measurement]
     extra: Mapping[str, Measurement]
+    matched: Measurement | None = None
 
     @property
     def rounds(self) -> list[int]:
@@ -78,7 +80,9 @@ def tables(measurements: Sequence[Measurement]) -> list[UpdateTable]:
             if isinstance(one.round, int) and one.metric.partition(": ")[0] == metric
         }
         extra = {name: one for name, one in over_all.items() if name != metric}
-        found.append(UpdateTable(ask, metric, over_all[metric], cells, extra))
+        each = [one for one in mine if one.metric.partition(": ")[0] == MATCHED]
+        worst = min(each, key=lambda one: one.estimate.value, default=None)
+        found.append(UpdateTable(ask, metric, over_all[metric], cells, extra, worst))
     return found
 
 
@@ -102,7 +106,7 @@ class FederationVerdict:
 def verdict(table: UpdateTable) -> FederationVerdict:
     """Return the verdict on the mean over all updates, with the highest figure."""
     if table.metric == LOSS:
-        understood = is_matched(table.extra.get(MATCHED))
+        understood = is_understood(table.matched, table.mean.details.get(ASSUMED, ""))
         return FederationVerdict(
             "unknown",
             "Not scored" if understood else NOT_UNDERSTOOD,
@@ -151,7 +155,9 @@ def _of_pictures(table: UpdateTable) -> FederationVerdict:
     one = table.mean
     level = level_of_rebuilt(one)
     words = _PICTURES[level]
-    if level in ("none", "inconclusive") and not is_matched(table.extra.get(MATCHED)):
+    if level in ("none", "inconclusive") and not is_understood(
+        table.matched, table.mean.details.get(ASSUMED, "")
+    ):
         level, words = "inconclusive", NOT_UNDERSTOOD
     text = (
         f"Rebuilt records have a PSNR of {short(one.estimate.value)} dB, the mean over "
@@ -178,8 +184,9 @@ def _training(table: UpdateTable) -> str:
     """Return how well the updates were reproduced, and what was assumed of the training."""
     assumed = table.mean.details.get(ASSUMED, "")
     said = [f"Assumed: {assumed}."] if assumed else []
-    if (matched := table.extra.get(MATCHED)) is not None:
-        said.insert(0, matched_sentence(matched.estimate.value))
+    if table.matched is not None:
+        of = f" This is the worst of {len(table.cells)} updates." if len(table.cells) > 1 else ""
+        said.insert(0, matched_sentence(table.matched.estimate.value) + of)
     return " ".join(said)
 
 

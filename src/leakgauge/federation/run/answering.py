@@ -11,8 +11,9 @@ from safetensors.torch import save_file
 from leakgauge.core.checks import InputError
 from leakgauge.core.files import write_text
 from leakgauge.federation.run import members, properties, rebuilding
+from leakgauge.federation.run.describing import description_of
 from leakgauge.federation.run.figures import UpdateResults, measurements_of
-from leakgauge.federation.run.preparing import FederationPrepared, description_of
+from leakgauge.federation.run.preparing import FederationPrepared
 from leakgauge.federation.run.searching import method
 from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION, plain_word
 from leakgauge.integrations.kept_reading import KeptUpdate, as_json

@@ -1,6 +1,6 @@
 """Prepares kept updates and the auditor's records, and checks the questions that they allow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import mul
 
@@ -10,10 +10,9 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.names import few
 from leakgauge.core.types import Dataset, Task
-from leakgauge.core.versions import versions
 from leakgauge.data.source import Source
 from leakgauge.federation.run.frozen import taken_from_task
-from leakgauge.federation.run.normalisation import described_statistics, statistics_kind
+from leakgauge.federation.run.normalisation import statistics_kind
 from leakgauge.federation.run.owners import owners
 from leakgauge.federation.run.searching import starts_of
 from leakgauge.federation.spec import (
@@ -26,13 +25,11 @@ from leakgauge.federation.spec import (
     FederationSpec,
     plain_word,
 )
-from leakgauge.integrations.kept_reading import KeptRounds, KeptUpdate, other_runs, read_kept
+from leakgauge.integrations.kept_reading import KeptRounds, KeptUpdate, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
-from leakgauge.inversion.run.received import local_steps
+from leakgauge.inversion.run.received_steps import local_steps
 from leakgauge.inversion.search.priors import running
-from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
-from leakgauge.runs.spec import plain
 from leakgauge.training.recognition import Understood, understood
 
 FOLDS, CLIENTS = 4, 8
@@ -40,9 +37,6 @@ FOLDS, CLIENTS = 4, 8
 
 FEWEST = 10
 """Smallest number of a client's records, and of unused records, for membership."""
-
-_NOT_SHOWN = ("kept", "files", "data")
-"""Settings that the description of a run omits; the checksum represents the kept updates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +159,9 @@ def _understood(prepared: FederationPrepared, one: KeptUpdate) -> Understood:
         InputError: the update does not fit the model, or contradicts the optimizer that is named.
     """
     update = one.update(prepared.task.model, prepared.training)
+    known = prepared.known(one)
     try:
-        return understood(update, named=prepared.known(one).named_optimizer)
+        return understood(update, named=known.named_optimizer, beside=known.beside)
     except InputError as error:
         raise InputError(f"{one.name}: {error}") from error
 
@@ -292,58 +287,3 @@ def _secret(prepared: FederationPrepared) -> str:
         return others[0]
     require_known(chosen, others, f"no secret {chosen!r} in the task's Dataset")
     return chosen
-
-
-def description_of(prepared: FederationPrepared) -> Run:
-    """Return the settings and facts of a run for the report."""
-    kept, source = prepared.kept, prepared.source
-    facts = {
-        "name": source.name,
-        "fingerprint": source.fingerprint,
-        "updates": len(kept.updates),
-        "rounds": len(kept.rounds),
-        "clients": len(kept.clients),
-        "public": len(prepared.public),
-        "kept": kept.fingerprint,
-        "seen by": ", ".join(dict.fromkeys(one.seen for one in kept.updates)),
-        "framework": ", ".join(dict.fromkeys(one.source for one in kept.updates)),
-    }
-    shown = {
-        name: value
-        for name, value in plain(prepared.spec).items()
-        if name not in _NOT_SHOWN and value not in (None, [], {}, False)
-    }
-    return Run("", shown, facts, (*source.notes, *_notes(prepared)), versions())
-
-
-def _notes(prepared: FederationPrepared) -> Sequence[str]:
-    notes = [f"{plain_word(ask)} is not asked: {why}" for ask, why in prepared.not_asked.items()]
-    others = other_runs(prepared.kept)
-    if others:
-        notes.append(
-            f"the folder also keeps other runs, which are not read: {few(map(str, others))}"
-        )
-    if RECONSTRUCTION not in prepared.spec.ask:
-        return notes
-    larger = sum(
-        one.examples is not None and prepared.spec.images is None and one.examples > limit
-        for one in prepared.kept.updates
-        for limit in [count_of(prepared, one)]
-    )
-    if larger:
-        notes.append(
-            f"{larger} updates have more records than a search looks for; it finds records with a "
-            "mean gradient like the update's (--images)"
-        )
-    each = ((prepared.known(one), one.examples) for one in prepared.kept.updates)
-    moves = any(known.momentum and (known.steps_over(n) or 1) > 1 for known, n in each)
-    if not prepared.spec.simulate and moves:
-        notes.append(
-            "clients use momentum: their change of weights is scaled to a mean gradient as if the "
-            "gradient were equal at each step; --simulate runs the steps themselves"
-        )
-    kinds = list(prepared.statistics.values())
-    notes += described_statistics(prepared.spec.statistics, prepared.task.model, kinds)
-    if not prepared.held:
-        notes.append("the clients' records are unknown here, so rebuilt ones are not scored")
-    return notes

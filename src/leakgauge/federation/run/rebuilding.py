@@ -8,12 +8,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leakgauge.core.names import few
 from leakgauge.core.rng import derive
 from leakgauge.core.types import Dataset
 from leakgauge.federation.run.normalisation import assumed_statistics
 from leakgauge.federation.run.preparing import FederationPrepared, count_of
+from leakgauge.federation.run.reading import read_by_match
 from leakgauge.federation.run.searching import method
-from leakgauge.federation.spec import NAME, RECONSTRUCTION
+from leakgauge.federation.spec import NAME, RECONSTRUCTION, FederationSpec
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.inversion.metrics.table import PSNR
@@ -25,6 +27,7 @@ from leakgauge.inversion.scoring import (
     nearest_pairs,
     to_unit,
 )
+from leakgauge.inversion.words import ONE_STEP, WITHOUT
 from leakgauge.runs.parts import Kept
 
 Floats = NDArray[np.float64]
@@ -42,7 +45,7 @@ class RebuiltUpdate:
         loss: of the search.
         labels: as inferred ``[B]``.
         warnings: why the update may not mean what the search takes it for.
-        matched: cosine of the records' update and the one that was sent; None without a search.
+        matched: match of the records' update and the one that was sent; None without a search.
         assumed: what the search assumed of the training, in words.
         starts: mean PSNR of the records of each start ``[R]``, in dB; empty if the truth is
             unknown.
@@ -93,22 +96,31 @@ def rebuild(
     if count != update.records:
         update = replace(update, records=count, batch_size=None)
     seed = derive(spec.seed, NAME, RECONSTRUCTION, one.number, one.client)
-    received = prepare_received(
-        prepared.task,
-        public,
-        update,
-        method(spec, prepared.data.x),
-        labels=spec.labels,
-        simulate=spec.simulate,
-        optimizer=known.named_optimizer,
-        statistics=prepared.statistics[one],
-        seed=seed,
-    ).rebuild(progress)
+    read, statistics = prepared.read[one], prepared.statistics[one]
+
+    def search(optimizer: str | None) -> Received:
+        return prepare_received(
+            prepared.task,
+            public,
+            update,
+            method(spec, prepared.data.x),
+            labels=spec.labels,
+            simulate=asked_to_simulate(spec),
+            optimizer=optimizer,
+            statistics=statistics,
+            seed=seed,
+        ).rebuild(progress)
+
+    received, found = search(known.named_optimizer), read
+    if not read.named:
+        received, found = read_by_match(received, read, update.steps, search)
     labels = received.labels.cpu().numpy()
     assumed = (
-        prepared.read[one].assumed,
+        found.assumed,
         *_assumed_length(known, one, update.steps),
-        *assumed_statistics(prepared.statistics[one], update.steps),
+        *_assumed_beside(one),
+        *received.assumed,
+        *assumed_statistics(statistics, update.steps),
     )
     scored = _scored(prepared, one, received, seed)
     about = received.warnings, received.matched, tuple(filter(None, assumed))
@@ -153,11 +165,26 @@ def _scored(prepared: FederationPrepared, one: KeptUpdate, found: Received, seed
     return _Scored(x, truth, psnr, max(_matched(scorer, g, true) for g in guesses), starts)
 
 
+def _assumed_beside(one: KeptUpdate) -> tuple[str, ...]:
+    """Return that what a client sends beside its model is assumed to have no part in its steps."""
+    if not one.beside:
+        return ()
+    return (
+        f"{WITHOUT} {few(one.beside)}, which was sent beside the model (control variates, as "
+        "SCAFFOLD's, move each step from the second round on)",
+    )
+
+
 def _assumed_length(known: LocalTraining, one: KeptUpdate, steps: int) -> tuple[str, ...]:
     """Return how many steps are assumed where no setting names the length of a round."""
     if known.steps_over(one.examples):
         return ()
-    return ("one local step",) if steps == 1 else (f"{steps} local steps, as BatchNorm counted",)
+    return (ONE_STEP,) if steps == 1 else (f"{steps} local steps, as BatchNorm counted",)
+
+
+def asked_to_simulate(spec: FederationSpec) -> bool | None:
+    """Return whether the user asks for simulated steps, or forbids them; None for neither."""
+    return False if spec.no_simulate else spec.simulate or None
 
 
 def _matched(scorer: Scorer, guess: Tensor, truth: Tensor) -> float:

@@ -49,7 +49,7 @@ METRICS = {
 """Metrics by name. The figure of a single column of a table is named ``"columns: NAME"``. The score
 of a guess depends on the data. The gain is the mean over images of the difference to the best guess
 that needs no gradient. How far an update
-is matched is the cosine of the update of the rebuilt records and the one that was sent. The loss is
-what the attacker minimizes, not a distance to the truth. The
+is matched is the agreement of the update of the rebuilt records with the one that was sent, by
+direction and size. The loss is what the attacker minimizes, not a distance to the truth. The
 time is that of the search for the records of one update; over several epochs, that of the joint
 search alone, for as many records."""

@@ -16,6 +16,7 @@ from leakgauge.inversion.metrics.table import (
 from leakgauge.inversion.words import (
     ASSUMED,
     CLASS_MEAN,
+    DOUBTS,
     FREQUENT,
     MEAN,
     NEAREST,
@@ -65,15 +66,21 @@ _SCORES = (PSNR, COLUMNS, TOKEN_ACCURACY)
 def verdict_of(test: Test) -> InversionVerdict:
     """Return the verdict of an attempt by PSNR, the columns of a table, or tokens."""
     found = _of_figures(*map(test.at, _SCORES))
-    if found.level in ("none", "unknown") and not is_matched(test.at(MATCHED)):
+    loss = test.at(LOSS)
+    assumed = loss.details.get(ASSUMED, "") if loss is not None else ""
+    if found.level in ("none", "unknown") and not is_understood(test.at(MATCHED), assumed):
         level: Level = "inconclusive" if found.figure else "unknown"
         return replace(found, level=level, words=NOT_UNDERSTOOD)
     return found
 
 
-def is_matched(matched: Measurement | None) -> bool:
-    """Return whether a search reproduced the update; a method without a search did."""
-    return matched is None or matched.estimate.value >= LEAST_MATCHED
+def is_understood(matched: Measurement | None, assumed: str) -> bool:
+    """Return whether a failed search says something of the records.
+
+    It reproduced the update, as a method without a search does, under no assumption of ``DOUBTS``.
+    """
+    reproduced = matched is None or matched.estimate.value >= LEAST_MATCHED
+    return reproduced and not any(doubt in assumed for doubt in DOUBTS)
 
 
 def matched_sentence(value: float) -> str:

@@ -138,7 +138,7 @@ def _prepare_received(spec: InversionSpec, source: Source) -> ReceivedPrepared:
         update,
         method,
         labels=spec.labels,
-        simulate=spec.simulate,
+        simulate=spec.simulate or None,
         optimizer=spec.local_optimizer if spec.local_optimizer != SGD else None,
         assumed_lr=(spec.assumed_lr or words.ASSUMED_LR) if words.RATE in spec.unknown else None,
         statistics=spec.statistics,

@@ -27,9 +27,15 @@ from leakgauge.inversion.observed import (
     SearchProgress,
 )
 from leakgauge.inversion.run.received_statistics import received_statistics
+from leakgauge.inversion.run.received_steps import (
+    local_steps,
+    not_simulated,
+    one_gradient,
+    plain_steps,
+    record_count,
+)
 from leakgauge.inversion.scoring import are_pictures, range_of
 from leakgauge.inversion.search.checks import classes_of
-from leakgauge.inversion.search.simulate import LocalSteps
 from leakgauge.inversion.words import INFERRED, KNOWN, LABELS, RATE
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.training.local import repeatable
@@ -54,7 +60,7 @@ class Received:
         high: highest values of public records, broadcast to a record.
         warnings: reasons why the update may not be what the attack assumes.
         seconds_per_iteration: time of an iteration, in seconds.
-        matched: cosine of the records' update and the one that was sent; None without a search.
+        matched: match of the records' update and the one that was sent; None without a search.
         assumed: what the attack assumed of the training, in words.
         label_residual: distance of counted labels from whole numbers, in records; None where labels
             were not counted.
@@ -149,7 +155,7 @@ def prepare_received(
     method: Method,
     *,
     labels: str = INFERRED,
-    simulate: bool = False,
+    simulate: bool | None = None,
     optimizer: str | None = None,
     assumed_lr: float | None = None,
     statistics: str | None = None,
@@ -164,8 +170,8 @@ def prepare_received(
         update: what the client sent.
         method: the attack.
         labels: one of ``words.LABELS``; ``"known"`` where the update holds them.
-        simulate: whether to simulate the local steps; several steps of Adam and its like are
-            simulated in any case where the update says enough.
+        simulate: whether to simulate the local steps; None does so where ``not_simulated`` finds
+            no reason against it.
         optimizer: the optimizer, where it is named; None recognises it from the update.
         assumed_lr: rate of each local step, where the attacker does not know it.
         statistics: how the attacker knows those of BatchNorm: ``"inferred"`` or ``"proxy"``.
@@ -191,7 +197,8 @@ def prepare_received(
     count, shape = record_count(update), tuple(data.x.shape[1:])
     public = data.x.to(next(iter(update.before.values())).dtype)
     low, high = range_of(public)
-    simulate = (simulate or _needs_simulation(update, count)) and method.traits.searches
+    against = not_simulated(update, count, ordered=labels == KNOWN) if simulate is None else ""
+    simulate = (not against if simulate is None else simulate) and method.traits.searches
     # First, since it says best what a model in train mode, or of other inputs, does wrong.
     warnings = (
         *_warnings(task, update, data, simulate=simulate, seed=seed),
@@ -211,7 +218,7 @@ def prepare_received(
         low,
         high,
         given,
-        steps=local_steps(update, count) if simulate else _plain_steps(update),
+        steps=local_steps(update, count) if simulate else plain_steps(update),
         simulate=simulate,
         unknown=() if assumed_lr is None else (RATE,),
         guess=public.mean(dim=0),
@@ -219,60 +226,8 @@ def prepare_received(
     shown = received_statistics(task, update, public, known, kind=statistics)
     known = replace(known, statistics=shown)
     seen = ObservedUpdates(update.before, update.as_gradient(), (count, *shape))
-    said = (known_as.assumed,) if known_as.assumed else ()
+    said = tuple(filter(None, (known_as.assumed, one_gradient(update, against, simulate=simulate))))
     return PreparedUpdate(task, seen, method, known, warnings, seed, said, residual)
-
-
-def record_count(update: Update) -> int:
-    """Return the number of records behind an update.
-
-    Where the update does not say it, each of its steps is taken to use different records.
-
-    Raises:
-        InputError: it gives neither its records nor its batch size.
-    """
-    if update.records is not None:
-        return update.records
-    if update.batch_size is None:
-        raise InputError(
-            "the update gives neither its records nor its batch size; give the number of its "
-            "records with --images"
-        )
-    return update.batch_size * update.steps
-
-
-def local_steps(update: Update, count: int) -> LocalSteps:
-    """Return the client's training: passes over ``count`` records in the same batches and order.
-
-    Raises:
-        InputError: the update does not say enough, or its steps are not whole passes.
-    """
-    size, recipe = update.batch_size, update.recipe
-    if recipe is None or (update.steps == 1 and recipe.is_plain):
-        raise InputError(
-            f"a {update.kind} of {update.steps} step needs no simulation; leave out --simulate"
-        )
-    if size is None:
-        raise InputError(
-            "the update does not give its batch size, without which its steps cannot be simulated; "
-            "leave out --simulate"
-        )
-    steps = count // size
-    require(
-        count % size == 0 and update.steps % steps == 0,
-        f"{update.steps} steps of {size} records are not whole passes over {count} records, so "
-        "they cannot be simulated; leave out --simulate",
-    )
-    passes, rates = update.steps // steps, recipe.rates
-    return LocalSteps(steps, rates[0], passes, optimizer=update.optimizer, rates=rates)
-
-
-def _needs_simulation(update: Update, count: int) -> bool:
-    """Return whether steps are no gradient together, and can be simulated."""
-    size, recipe = update.batch_size, update.recipe
-    if recipe is None or recipe.rule.linear or size is None or count % size:
-        return False
-    return update.steps > 1 and update.steps % (count // size) == 0
 
 
 def _on_device(update: Update, device: torch.device) -> Update:
@@ -323,11 +278,3 @@ def _warnings(
     labels = torch.zeros((size, *data.y.shape[1:]), dtype=data.y.dtype, device=first.device)
     validity = update.validity(task, noise.to(first), labels)
     return validity.warnings(simulated=simulate)
-
-
-def _plain_steps(update: Update) -> LocalSteps | None:
-    """Return the steps of an update that are not simulated: only their rule matters."""
-    recipe = update.recipe
-    if recipe is None:
-        return None
-    return LocalSteps(len(recipe), recipe.rates[0], optimizer=update.optimizer)

@@ -28,7 +28,7 @@ from leakgauge.inversion.search.checks import (
 )
 from leakgauge.inversion.search.descent import descend
 from leakgauge.inversion.search.layer_weights import objective_of
-from leakgauge.inversion.search.objective import Cosine, rescaled
+from leakgauge.inversion.search.objective import agreement, rescaled
 from leakgauge.inversion.search.priors import total_variation
 from leakgauge.inversion.search.settings import SearchSettings, fading
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
@@ -142,17 +142,15 @@ def reconstruct(
         progress=progress,
         checkpoint=checkpoint,
     )
-    labels = rebuilt.labels
-    with torch.no_grad():
-        ours = gradients(rebuilt.x, labels)
-        theirs = measure.nearest(ours, seen) if isinstance(measure, Between) else seen
-        rebuilt = replace(rebuilt, matched=1 - Cosine()(ours, theirs))
-    if not settings.rescale:
-        return rebuilt
+    labels, x = rebuilt.labels, rebuilt.x
     limits = (low, high) if settings.boxed and low is not None and high is not None else None
-    scaled = rescaled(rebuilt.x, lambda x: gradients(x, labels), seen, limits)
-    rebuilt = replace(rebuilt, x=scaled)
-    if rebuilt.restart_x is None or rebuilt.restart_labels is None:
+    if settings.rescale:
+        x = rescaled(x, lambda x: gradients(x, labels), seen, limits)
+    with torch.no_grad():
+        ours = gradients(x, labels)
+        theirs = measure.nearest(ours, seen) if isinstance(measure, Between) else seen
+        rebuilt = replace(rebuilt, x=x, matched=agreement(ours, theirs))
+    if not settings.rescale or rebuilt.restart_x is None or rebuilt.restart_labels is None:
         return rebuilt
     rows, of = rebuilt.restart_x.flatten(0, 1), rebuilt.restart_labels.flatten(0, 1)
     repeated = {name: leaf.repeat_interleave(settings.restarts, 0) for name, leaf in seen.items()}

@@ -214,6 +214,22 @@ def stretches(objective: Objective, observed: Grads) -> dict[str, Tensor] | None
     return None
 
 
+def agreement(guess: Grads, observed: Grads) -> Tensor:
+    """Return how well a guess reproduces what was observed, ``[N]`` from 0 to 1.
+
+    ``sqrt(1 - |guess - observed|^2 / |observed|^2)``, and 0 below. It is the cosine where the guess
+    has the best size, and less for any other: a wrong optimizer often gives the right direction
+    with a wrong size.
+
+    >>> guess, observed = {"w": torch.tensor([[3.0, 4.0]])}, {"w": torch.tensor([[6.0, 8.0]])}
+    >>> agreement(observed, observed), agreement(guess, observed)
+    (tensor([1.]), tensor([0.8660]))
+    """
+    size = SquaredError()({n: torch.zeros_like(leaf) for n, leaf in observed.items()}, observed)
+    apart = SquaredError()({name: guess[name] for name in observed}, observed)
+    return (1 - apart / size.clamp(min=torch.finfo(size.dtype).tiny)).clamp(min=0).sqrt()
+
+
 def rescaled(
     x: Tensor, gradients: Callable[[Tensor], Grads], seen: Grads, limits: Pair | None
 ) -> Tensor:

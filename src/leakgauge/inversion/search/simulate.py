@@ -65,7 +65,7 @@ class LocalSteps:
         rule = self.recipe.rule
         if not (self.softness and isinstance(rule, NormalisedRule)):
             return self.recipe
-        return Recipe(self.recipe.rates, replace(rule, softness=self.softness))
+        return replace(self.recipe, rule=replace(rule, softness=self.softness))
 
 
 def simulated_gradients(
