@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import torch_stream
+from leakgauge.training.digits import digits_of
 from leakgauge.training.first_step import first_step, gradient_bounds
 from leakgauge.training.recipe import Recipe
 from leakgauge.training.recognition import understood
@@ -164,6 +165,31 @@ def test_changes_beyond_all_steps_are_refused() -> None:
     with pytest.raises(InputError, match="8 steps change none by more than"):
         understood(Update("weights", update.values, update.before, steps=8), named="adam:lr=0.001")
     assert understood(update, named="adam").named
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["adam", "rmsprop"])
+def test_the_true_gradient_lies_within_the_bounds_of_rounded_weights(
+    name: str, dtype: torch.dtype
+) -> None:
+    make, lr = OPTIMIZERS[name]
+    inside, missed, count = 0, 0, 0
+    for kind, early, seed in WHERE:
+        update, (grads,) = sent(make, lr, 1, kind=kind, seed=seed, before_it=early)
+        after = {key: leaf.to(dtype).to(leaf.dtype) for key, leaf in update.values.items()}
+        rounded = Update("weights", after, update.before, lr=lr)
+        change = {key: after[key] - leaf for key, leaf in update.before.items()}
+        recipe = Recipe.named(name, steps=1, lr=lr)
+        digits = digits_of(rounded)
+        assert digits == torch.finfo(dtype).eps
+        bounds = gradient_bounds(recipe, update.before, change, digits=digits)
+        as_float32 = gradient_bounds(recipe, update.before, change)
+        for key, true in grads.items():
+            inside += int(((bounds.low[key] <= true) & (true <= bounds.high[key])).sum())
+            missed += int(((as_float32.low[key] > true) | (true > as_float32.high[key])).sum())
+            count += true.numel()
+    assert inside / count > 0.99
+    assert missed / count > 0.1, "the spacing of float32 is too fine for rounded weights"
 
 
 @pytest.mark.parametrize("name", ["adam", "adam, decay", "adamw", "rmsprop", "adagrad"])

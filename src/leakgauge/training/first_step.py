@@ -56,7 +56,9 @@ def first_step(recipe: Recipe) -> FirstStep | None:
     return recipe.rule.first_step() if len(recipe) == 1 else None
 
 
-def gradient_bounds(recipe: Recipe, before: Params, change: Params) -> GradientBounds:
+def gradient_bounds(
+    recipe: Recipe, before: Params, change: Params, *, digits: float = 0.0
+) -> GradientBounds:
     """Return the bounds of the gradient that made a change in one first step.
 
     They allow for the rounding of the weights, also where the change itself was sent. A coordinate
@@ -66,6 +68,7 @@ def gradient_bounds(recipe: Recipe, before: Params, change: Params) -> GradientB
         recipe: one step, for which ``first_step`` is known.
         before: weights before, leaf ``[*p]``.
         change: after minus before, leaf ``[*p]`` or ``[N, *p]``.
+        digits: spacing of the weights, relative to them, where it is above that of their type.
     """
     step = first_step(recipe)
     assert step is not None
@@ -73,7 +76,7 @@ def gradient_bounds(recipe: Recipe, before: Params, change: Params) -> GradientB
     low, high = {}, {}
     for name, leaf in change.items():
         weight, moved = before[name].double(), leaf.double()
-        error = rounding(before[name], leaf) / 2
+        error = rounding(before[name], leaf, digits) / 2
         if step.decoupled:
             error = 2 * error  # the decay is rounded by itself
         error = error + ARITHMETIC * torch.finfo(leaf.dtype).eps * moved.abs()
@@ -93,7 +96,10 @@ def _size(share: Tensor, eps: float) -> Tensor:
     return torch.where(rest > 0, eps * share / rest.clamp(min=1e-300), share.sign() * torch.inf)
 
 
-def rounding(before: Tensor, change: Tensor) -> Tensor:
-    """Return the spacing of the number format at the larger of the weights before and after."""
+def rounding(before: Tensor, change: Tensor, digits: float = 0.0) -> Tensor:
+    """Return the spacing of the number format at the larger of the weights before and after.
+
+    ``digits`` is as in ``gradient_bounds``.
+    """
     largest = torch.maximum(before.double().abs(), (before + change).double().abs())
-    return spacing(largest, torch.finfo(before.dtype).eps)
+    return spacing(largest, max(digits, torch.finfo(before.dtype).eps))

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
-from leakgauge.core.precision import precision_of
 from leakgauge.training.catalog import SGD, own_rate, with_settings
+from leakgauge.training.digits import digits_of
 from leakgauge.training.first_step import first_step, rounding
 from leakgauge.training.recipe import Recipe, named_rule
 from leakgauge.training.shrinking import shrinking
@@ -141,15 +141,12 @@ def common_size(update: Update) -> Sizes:
 def _changes(update: Update) -> tuple[Tensor, Tensor]:
     """Return the changes that are well above their rounding ``[n]``, and the weights before."""
     moved, weights = [], []
-    after = update.after()
-    sent = update.values if update.kind == "weights" else update.before
-    eps = torch.finfo(precision_of(sent.values())).eps  # of the digits: bfloat16 may be cast
+    after, digits = update.after(), digits_of(update)
     for name, before in update.before.items():
         change = (after[name] - before).double()
         if update.kind == "change":
             change = update.values[name].double()
-        coarser = eps / torch.finfo(before.dtype).eps
-        clear = change.abs() > 100 * coarser * rounding(before, change.to(before.dtype))
+        clear = change.abs() > 100 * rounding(before, change.to(before.dtype), digits)
         moved.append(change[clear])
         weights.append(before.double()[clear])
     return torch.cat(moved), torch.cat(weights)

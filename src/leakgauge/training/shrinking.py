@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from leakgauge.core.precision import precision_of
+from leakgauge.training.digits import digits_of
 from leakgauge.training.update import Update
 
 FEWEST = 30
@@ -39,8 +39,7 @@ class Shrinking:
 def shrinking(update: Update) -> Shrinking | None:
     """Return the factor by which many weights shrink alike; None where they do not."""
     after = update.after()
-    sent = update.values if update.kind == "weights" else update.before
-    eps = torch.finfo(precision_of(sent.values())).eps
+    eps = digits_of(update)
     each = []
     for name, before in update.before.items():
         change = (after[name] - before).double()

@@ -3,6 +3,7 @@
 from leakgauge.core.checks import InputError, require
 from leakgauge.inversion.search.simulate import LocalSteps
 from leakgauge.inversion.words import EQUAL_GRADIENTS
+from leakgauge.training.digits import digits_of
 from leakgauge.training.update import Update
 
 MOST_SIMULATED = 10
@@ -51,7 +52,14 @@ def local_steps(update: Update, count: int) -> LocalSteps:
         "they cannot be simulated; leave out --simulate",
     )
     passes, rates = update.steps // steps, recipe.rates
-    return LocalSteps(steps, rates[0], passes, optimizer=update.optimizer, rates=rates)
+    return LocalSteps(
+        steps,
+        rates[0],
+        passes,
+        optimizer=update.optimizer,
+        rates=rates,
+        digits=digits_of(update),
+    )
 
 
 def not_simulated(update: Update, count: int, *, ordered: bool) -> str:
@@ -89,4 +97,5 @@ def plain_steps(update: Update) -> LocalSteps | None:
     recipe = update.recipe
     if recipe is None:
         return None
-    return LocalSteps(len(recipe), recipe.rates[0], optimizer=update.optimizer)
+    rate = recipe.rates[0]
+    return LocalSteps(len(recipe), rate, optimizer=update.optimizer, digits=digits_of(update))

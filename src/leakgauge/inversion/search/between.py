@@ -26,11 +26,13 @@ class Between:
         objective: compares the two.
         recipe: one step of Adam or its like.
         before: weights before it, leaf ``[*p]``.
+        digits: spacing of the weights, as in ``gradient_bounds``.
     """
 
     objective: Objective
     recipe: Recipe
     before: Params
+    digits: float = 0.0
     _last: list[tuple[Grads, GradientBounds]] = field(default_factory=list, repr=False)
 
     def __call__(self, guess: Grads, observed: Grads) -> Tensor:
@@ -50,6 +52,6 @@ class Between:
         change = {
             name: gain * leaf + (keep - 1) * self.before[name] for name, leaf in observed.items()
         }
-        found = gradient_bounds(self.recipe, self.before, change)
+        found = gradient_bounds(self.recipe, self.before, change, digits=self.digits)
         self._last[:] = [(observed, found)]
         return found

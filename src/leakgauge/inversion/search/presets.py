@@ -240,7 +240,8 @@ def bounded(
     local = known.steps
     if local is None or known.unknown or local.clients > 1 or not first_step(local.recipe):
         return None
-    objective = Between(objective_of(settings.objective, model), local.recipe, seen.params)
+    inner = objective_of(settings.objective, model)
+    objective = Between(inner, local.recipe, seen.params, local.digits)
     return replace(settings, objective=objective, rescale=False, slope="exact")
 
 

@@ -32,6 +32,7 @@ class LocalSteps:
         softness: softness of simulated steps of Adam and its like. A first step is the sign of the
             gradient, which has no slope; g / sqrt(g^2 + (softness * r)^2), with r the root mean
             square of the layer's, has one. 0 simulates the steps as they are.
+        digits: spacing of the weights that the client sent, relative to them; 0 for their type's.
 
     Raises:
         InputError: a number is not above 0, or the optimizer cannot be simulated.
@@ -44,6 +45,7 @@ class LocalSteps:
     rates: tuple[float, ...] = ()
     clients: int = 1
     softness: float = SOFTNESS
+    digits: float = 0.0
 
     def __post_init__(self) -> None:
         require_count(self.steps, "number of local steps")
