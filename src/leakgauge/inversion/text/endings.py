@@ -223,7 +223,10 @@ def _ends_by_slopes(task: Task, grads: Grads, head: Any, rows: Counts, quiet: Co
     # Noise of rounding would fill the directions that a coarse gradient does not show.
     flat_below = relative_tolerance(precision_of([leaf[0] for leaf in grads.values()]), 0.0)
     flat_below = max(FLAT, flat_below)
-    sent = torch.linalg.lstsq(stacked.T, left[:, None], rcond=flat_below, driver="gelsd").solution
+    # On the CPU: a GPU has no driver for matrices without full rank.
+    given = stacked.T.cpu(), left[:, None].cpu()
+    solved = torch.linalg.lstsq(*given, rcond=flat_below, driver="gelsd").solution
+    sent = solved.to(left.device)
     named = torch.stack(expected) - n * sent.reshape(len(rows), d)
     ends = []
     for of_row, one in zip(slopes, named, strict=True):
