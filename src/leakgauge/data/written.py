@@ -57,8 +57,16 @@ def is_written(column: "pd.Series[Any]") -> bool:
     """Return whether all known values of a column are numbers that remember their texts."""
     if column.dtype != object:
         return False
-    known = column[column.notna()]
-    return set(map(type, known.to_numpy())) == {Written}
+    known = column.to_numpy()[column.notna().to_numpy()]
+    return len(known) > 0 and type(known[0]) is Written and set(map(type, known)) == {Written}
+
+
+def distinct(column: "pd.Series[Any]") -> list[Any]:
+    """Return the different values of a column in their order; all of them if one is a list."""
+    try:
+        return list(column.unique())
+    except TypeError:  # lists and arrays cannot be hashed
+        return list(column)
 
 
 def read_values(column: "pd.Series[Any]") -> "pd.Series[Any]":
