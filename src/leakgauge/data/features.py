@@ -9,13 +9,10 @@ from pandas.api import types as dtypes
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.data.columns import categories, kind_of, numbers, refuse_infinite
-from leakgauge.data.written import merged_texts, read_values
+from leakgauge.data.written import SOME, merged_texts, read_values
 from leakgauge.results.statistics import Floats
 
 MOST_CATEGORIES = 200
-
-SOME = 1000
-"""Rows that show that most columns have several values, without a look at the others."""
 
 OTHER = "other"
 """Name of the category for all values that are merged."""

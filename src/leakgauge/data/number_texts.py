@@ -11,8 +11,10 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyarrow import csv
 
-BLOCK = 2**24
+BLOCK = 2**26
 """Bytes of the text that are examined at once."""
+
+INTEGERS, WHOLE, FRACTIONS = "integers", "whole", "fractions"
 
 _WHOLE = r"-?(?:0|[1-9]\d*)"
 
@@ -30,16 +32,16 @@ LONGEST = 15
 """Characters of a number. It has at most 15 digits, which floats of 64 bits keep apart."""
 
 
-def in_one_form(content: bytes, separator: str, columns: Mapping[int, bool]) -> set[int]:
+def in_one_form(content: bytes, separator: str, columns: Mapping[int, str]) -> set[int]:
     """Return the positions of columns whose texts, apart from empty ones, have one of the forms.
 
     Args:
         content: a text in UTF-8 with a header.
         separator: separator of the columns.
-        columns: position of each column to examine, and whether its numbers are whole ones of any
-            length.
+        columns: position of each column to examine, and the kind of its numbers: ``INTEGERS`` of
+            any length, ``WHOLE`` floats, or ``FRACTIONS``, where ``-0.0`` is no other text than 0.0.
 
-    >>> in_one_form(b"a,b,c\\n1.1,1.1,07\\n1.10,1.2,1\\n", ",", {0: False, 1: False, 2: True})
+    >>> in_one_form(b"a,b,c\\n1.1,1.1,07\\n1.10,1.2,1\\n", ",", {0: FRACTIONS, 1: FRACTIONS, 2: INTEGERS})
     {1}
     """
     if not columns:
@@ -48,7 +50,7 @@ def in_one_form(content: bytes, separator: str, columns: Mapping[int, bool]) -> 
     try:
         for batch in _batches(content, separator, possible):
             for at, texts in batch:
-                possible[at] = dict(_kept(texts, possible[at], any_length=columns[at]))
+                possible[at] = dict(_kept(texts, possible[at], columns[at]))
     except pa.ArrowInvalid:  # rows of different lengths, which pandas understands or refuses
         return set()
     return {at for at, forms in possible.items() if forms}
@@ -76,15 +78,15 @@ def _batches(
         yield [(at, rows[f"f{at}"]) for at, forms in possible.items() if forms]
 
 
-def _kept(texts: Any, forms: Mapping[str, str], *, any_length: bool) -> Iterator[tuple[str, str]]:
+def _kept(texts: Any, forms: Mapping[str, str], kind: str) -> Iterator[tuple[str, str]]:
     """Yield the forms that all texts have."""
     known = texts.filter(pc.greater(pc.binary_length(texts), 0))
     if len(known) == 0:
         yield from forms.items()
         return
-    if pc.any(pc.match_substring_regex(known, _MINUS_ZERO)).as_py():
+    if kind != FRACTIONS and pc.any(pc.match_substring_regex(known, _MINUS_ZERO)).as_py():
         return
-    if not any_length and pc.max(pc.binary_length(known)).as_py() > LONGEST:
+    if kind != INTEGERS and pc.max(pc.binary_length(known)).as_py() > LONGEST:
         return
     for name, form in forms.items():
         # the first text alone rules out most forms

@@ -14,12 +14,12 @@ from pandas.api import types as dtypes
 
 from leakgauge.core.checks import require
 from leakgauge.data.missing import MISSING, NONE_TOO, name_missing, refuse_absent
-from leakgauge.data.number_texts import in_one_form
+from leakgauge.data.number_texts import FRACTIONS, INTEGERS, WHOLE, in_one_form
 from leakgauge.data.numerals import THOUSANDS, read_numerals
 from leakgauge.data.text_encoding import as_utf8
 from leakgauge.data.text_parsing import parsed, parsed_whole
 from leakgauge.data.tidying import numbered
-from leakgauge.data.written import read_values, remember
+from leakgauge.data.written import has_fractions, read_values, remember
 
 SEPARATORS = ",;\t|"
 NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
@@ -184,21 +184,23 @@ def _with_texts(
     return (frame.assign(**changed) if changed else frame), name_missing(words)
 
 
-def _losing(
-    frame: pd.DataFrame, content: bytes, separator: str, how: TextFormat
-) -> list[int]:
+def _losing(frame: pd.DataFrame, content: bytes, separator: str, how: TextFormat) -> list[int]:
     """Return the positions of the columns that may have lost a text."""
     may = [at for at in range(frame.shape[1]) if _may_lose(frame.iloc[:, at])]
     if how.missing:
         return may
-    kinds = {at: frame.dtypes.iloc[at] for at in may}
-    whole = {
-        at: dtypes.is_integer_dtype(kind)
-        for at, kind in kinds.items()
-        if dtypes.is_numeric_dtype(kind) and not dtypes.is_bool_dtype(kind)
-    }
-    kept = in_one_form(content, separator, whole)
+    kinds = {at: kind for at in may if (kind := _kind_of_numbers(frame.iloc[:, at])) is not None}
+    kept = in_one_form(content, separator, kinds)
     return [at for at in may if at not in kept]
+
+
+def _kind_of_numbers(column: "pd.Series[Any]") -> str | None:
+    """Return the kind of a column of numbers for ``in_one_form``; None for another column."""
+    if dtypes.is_integer_dtype(column.dtype):
+        return INTEGERS
+    if column.dtype != np.float64:
+        return None
+    return FRACTIONS if has_fractions(column) else WHOLE
 
 
 def _texts_of(
@@ -236,8 +238,7 @@ def _with_dots(
 def _has_fractions(frame: pd.DataFrame) -> bool:
     """Return whether a column holds numbers with a point and decimals."""
     columns = (read_values(column) for _, column in frame.items())
-    floats = (column.to_numpy() for column in columns if column.dtype == np.float64)
-    return any(bool((one[np.isfinite(one)] % 1 != 0).any()) for one in floats)
+    return any(has_fractions(column) for column in columns if column.dtype == np.float64)
 
 
 def _may_lose(column: "pd.Series[Any]") -> bool:
