@@ -39,9 +39,10 @@ def in_one_form(content: bytes, separator: str, columns: Mapping[int, str]) -> s
         content: a text in UTF-8 with a header.
         separator: separator of the columns.
         columns: position of each column to examine, and the kind of its numbers: ``INTEGERS`` of
-            any length, ``WHOLE`` floats, or ``FRACTIONS``, where ``-0.0`` is no other text than 0.0.
+            any length, ``WHOLE`` floats, or ``FRACTIONS``, where ``-0.0`` counts as ``0.0``.
 
-    >>> in_one_form(b"a,b,c\\n1.1,1.1,07\\n1.10,1.2,1\\n", ",", {0: FRACTIONS, 1: FRACTIONS, 2: INTEGERS})
+    >>> kinds = {0: FRACTIONS, 1: FRACTIONS, 2: INTEGERS}
+    >>> in_one_form(b"a,b,c\\n1.1,1.1,07\\n1.10,1.2,1\\n", ",", kinds)
     {1}
     """
     if not columns:

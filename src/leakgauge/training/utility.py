@@ -14,7 +14,6 @@ from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import Ints
 from leakgauge.training.sgd import outputs_of
 
-
 BLOCKS = 10_000
 """Largest number of groups of records that are resampled; beyond it, groups have several records.
 

@@ -15,8 +15,10 @@ from leakgauge.federation.run.owners import owners
 from leakgauge.federation.spec import (
     ASKS,
     CLIENT,
+    FEWEST_CLIENTS,
     IMAGES,
     MEMBERSHIP,
+    OVER_ROUNDS,
     PROPERTY,
     RECONSTRUCTION,
     FederationSpec,
@@ -53,6 +55,7 @@ class FederationPrepared(Prepared):
         public: rows of the records that no client has.
         held: rows of each client's known records, by the client's name.
         training: training settings of the clients, from the auditor.
+        whole: all kept updates; those that are not attacked show how others' models behave.
         secret: the property to infer; empty if it is not asked.
         not_asked: the reason for each question that is not asked.
         read: the optimizer of each update, as named or as recognised.
@@ -66,6 +69,7 @@ class FederationPrepared(Prepared):
     public: Tensor
     held: dict[str, Tensor]
     training: LocalTraining
+    whole: KeptRounds
     secret: str = ""
     not_asked: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
@@ -137,7 +141,7 @@ def _opened(spec: FederationSpec, source: Source) -> FederationPrepared:
         optimizer=spec.local_optimizer,
     )
     return FederationPrepared(
-        spec, source, kept, task, data, public, held, training, folder=whole.fingerprint
+        spec, source, kept, task, data, public, held, training, whole, folder=whole.fingerprint
     )
 
 
@@ -197,12 +201,27 @@ def _check_membership(prepared: FederationPrepared) -> None:
         "for records that no client has, 1 for those of the client of partition 0, and so on; "
         f"kept are {few(prepared.kept.clients)}",
     )
+    for name in prepared.spec.adversary:
+        alone = _without_others(prepared) if name in OVER_ROUNDS else ""
+        require(not alone, f"--adversary {name}: {alone}")
     asked = [name for name in prepared.kept.clients if name in prepared.held]
     fewest = min([len(prepared.public), *(len(prepared.held[name]) for name in asked)])
     require(
         len(asked) > 0 and fewest >= FEWEST,
         f"membership needs {FEWEST} records of a client and {FEWEST} that no client has; bring "
         "more",
+    )
+
+
+def _without_others(prepared: FederationPrepared) -> str:
+    """Return why no client can be compared with others in its round; empty if one can."""
+    numbers = [one.number for one in prepared.whole.updates]
+    most = max(numbers.count(number) for number in prepared.kept.rounds)
+    if most >= FEWEST_CLIENTS:
+        return ""
+    return (
+        f"they compare a client with at least {FEWEST_CLIENTS - 1} others in its round, and "
+        f"{most} client{'s were' if most > 1 else ' was'} kept"
     )
 
 
@@ -286,6 +305,9 @@ def _notes(prepared: FederationPrepared) -> Sequence[str]:
         notes.append(
             f"the folder also keeps other runs, which are not read: {few(map(str, others))}"
         )
+    alone = _without_others(prepared)
+    if MEMBERSHIP in prepared.spec.ask and alone:
+        notes.append(f"{' and '.join(OVER_ROUNDS)} are not run: {alone}")
     if RECONSTRUCTION not in prepared.spec.ask:
         return notes
     larger = sum(
