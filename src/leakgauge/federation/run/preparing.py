@@ -220,8 +220,8 @@ def _without_others(prepared: FederationPrepared) -> str:
     if most >= FEWEST_CLIENTS:
         return ""
     return (
-        f"they compare a client with at least {FEWEST_CLIENTS - 1} others in its round, and "
-        f"{most} client{'s were' if most > 1 else ' was'} kept"
+        f"an attack by comparison needs {FEWEST_CLIENTS} clients or more in a round, and "
+        f"{most} {'were' if most > 1 else 'was'} kept"
     )
 
 
