@@ -72,7 +72,7 @@ def run(
     inputs, classes = data.x.shape[1], int(data.y.max()) + 1
     model = nn.Sequential(nn.Linear(inputs, 64), nn.ReLU(), nn.Linear(64, classes))
     task = Task(model)
-    people = [Participant(data.rows(rows)) for rows in used.split(each)]
+    people = [Participant(data.rows(rows)) for rows in torch.split(used, each)]
     protocol = Protocol(rounds=ROUNDS, lr=0.1, batch_size=16, epochs=EPOCHS)
     with tempfile.TemporaryDirectory() as folder:
         keeper = Keeper(Path(folder))

@@ -113,7 +113,8 @@ def main() -> None:
         print(f"base {shown(base)}")
         print("rows x columns        floor               prepare             ratio        audit")
         for case in options.cases.split(","):
-            make(*map(int, case.split("x")), path)
+            rows, columns = map(int, case.split("x"))
+            make(rows, columns, path)
             floor = measured(FLOOR, str(path), seconds=options.timeout)
             ready = measured(PREPARE, str(path), seconds=options.timeout)
             assert floor is not None
