@@ -134,8 +134,8 @@ def infer_over_rounds(
 
     The authors' code averages over the rounds both the probabilities and their logarithms; here it
     is the probabilities. As in that code, the variance is that of the other clients alone, without
-    a correction for their number, plus 1e-8. The code measures a margin of logits in one place and
-    the loss in another; here it is the loss, as in the paper's text.
+    a correction for their number, plus 1e-8. On outputs, the code measures a margin of logits; here
+    it is the loss itself.
 
     Args:
         prepared: the kept updates and the auditor's records.
