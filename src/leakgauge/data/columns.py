@@ -55,6 +55,8 @@ def numbers(column: "pd.Series[Any]") -> Floats:
     Whole numbers of more than 308 digits are infinite, as they are where a text writes ``1e400``.
     """
     values = read_values(column)
+    if values.dtype == np.float64:
+        return values.to_numpy()  # the column's own memory
     try:
         return values.to_numpy(dtype="float64", na_value=np.nan)
     except OverflowError:

@@ -19,9 +19,14 @@ _TOO_LARGE = "column {!r} holds numbers too large to be standardised"
 
 
 def encode(
-    table: Table, *, fit_on: Tensor, keep: Sequence[str] = (), dtype: torch.dtype = torch.float32
+    table: Table,
+    *,
+    fit_on: Tensor,
+    keep: Sequence[str] = (),
+    dtype: torch.dtype = torch.float32,
+    only: Tensor | None = None,
 ) -> Dataset:
-    """Return all records, encoded with the means, scales and categories of some of them.
+    """Return records, encoded with the means, scales and categories of some of them.
 
     Numbers are standardised (a column that is constant in ``fit_on`` is only centred); a missing
     number becomes 0, the mean, and the position after it marks it. Categories are one-hot; a
@@ -34,9 +39,10 @@ def encode(
         fit_on: rows of the private training part ``[k]``, int64; the encoding depends on no others.
         keep: secrets that stay among the features.
         dtype: type of ``x`` and of a numeric label.
+        only: rows to encode ``[k]``, int64, in the order of the result; None for all.
 
     Returns:
-        All n records, with a schema.
+        The n records, or k of them, with a schema.
 
     Raises:
         InputError: ``fit_on`` is empty, ``keep`` names a column that is not a secret, or
@@ -57,17 +63,30 @@ def encode(
     for name in names:
         start = columns[-1].stop if columns else 0
         columns.append(_learn(table.features[name].iloc[rows], name, start))
-    x = torch.zeros(len(table), columns[-1].stop, dtype=dtype)
+    chosen = None if only is None else only.cpu().numpy()
+    x = torch.zeros(len(table) if only is None else len(only), columns[-1].stop, dtype=dtype)
     for column in columns:
-        x[:, column.start : column.stop] = _encoded(table.features[column.name], column, dtype)
-    columns = [_with_typical(column, table, x[:, column.start], rows) for column in columns]
-    return _records(table, x, fit_on, tuple(columns))
+        values = table.features[column.name]
+        values = values if chosen is None else values.iloc[chosen]
+        x[:, column.start : column.stop] = _encoded(values, column, dtype)
+    columns = [_with_typical(column, table, rows, dtype) for column in columns]
+    return _records(table, x, fit_on, tuple(columns), only)
 
 
-def _records(table: Table, x: Tensor, fit_on: Tensor, columns: tuple[Column, ...]) -> Dataset:
+def _records(
+    table: Table,
+    x: Tensor,
+    fit_on: Tensor,
+    columns: tuple[Column, ...],
+    only: Tensor | None = None,
+) -> Dataset:
     schema = Schema(columns, table.label, table.classes, dict(table.values), table.user_names)
     y = encode_label(table, fit_on, x.dtype)
-    return Dataset(x, y, dict(table.secrets), table.users, schema)
+    secrets, users = dict(table.secrets), table.users
+    if only is not None:
+        y, secrets = y[only], {name: codes[only] for name, codes in secrets.items()}
+        users = None if users is None else users[only]
+    return Dataset(x, y, secrets, users, schema)
 
 
 def encode_label(table: Table, fit_on: Tensor, dtype: torch.dtype) -> Tensor:
@@ -88,7 +107,7 @@ def outputs_for(table: Table) -> int:
     return len(table.classes) or 1
 
 
-def _with_typical(column: Column, table: Table, encoded: Tensor, fit_on: Ints) -> Column:
+def _with_typical(column: Column, table: Table, fit_on: Ints, dtype: torch.dtype) -> Column:
     """Return a column of numbers with the median of each range into which the secret was cut.
 
     Rows of the private part count only if the range has no other rows.
@@ -97,6 +116,7 @@ def _with_typical(column: Column, table: Table, encoded: Tensor, fit_on: Ints) -
     if column.kind != "number" or not names or all(map(_is_number, names)):
         return column
     codes = table.secrets[column.name]
+    encoded = _encoded(table.features[column.name], column, dtype)[:, 0]
     other = torch.ones(len(table), dtype=torch.bool)
     other[torch.from_numpy(fit_on)] = False
     inside = [codes == code for code in range(len(names))]

@@ -9,7 +9,8 @@ from pandas.api import types as dtypes
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.data.columns import categories, kind_of, numbers, refuse_infinite
-from leakgauge.data.written import merged_texts, read_values
+from leakgauge.data.written import SOME, merged_texts, read_values
+from leakgauge.results.statistics import Floats
 
 MOST_CATEGORIES = 200
 
@@ -50,7 +51,7 @@ def features_of(
         "no feature columns are left besides the label, the secrets and the group"
         + (f"; {'; '.join(notes)}" if notes else ""),
     )
-    return pd.DataFrame(kept)
+    return pd.DataFrame(kept, copy=False)
 
 
 def name_merged(column: "pd.Series[Any]", notes: list[str]) -> None:
@@ -88,13 +89,18 @@ def _unusable(column: "pd.Series[Any]") -> str | None:
     if numbers_rows(column):
         return "it has no name and numbers the rows"
     if kind == "number":
-        return "it has one value" if len(pd.unique(numbers(column))) == 1 else None
+        return "it has one value" if _is_constant(numbers(column)) else None
     distinct = int(column.nunique())
     if distinct + int(column.isna().any()) == 1:
         return "it has one value"
     if 2 * distinct > len(column):
         return f"it has {distinct} different values in {len(column)} rows"
     return None
+
+
+def _is_constant(values: Floats) -> bool:
+    some = values[:SOME]
+    return len(pd.unique(some)) == 1 and len(pd.unique(values)) == 1
 
 
 def unlike_any(column: "pd.Series[Any]") -> str | None:

@@ -10,6 +10,7 @@ import pandas as pd
 from leakgauge.core.checks import require
 from leakgauge.core.names import few
 from leakgauge.data.columns import quoted
+from leakgauge.data.written import distinct
 
 MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
@@ -46,7 +47,7 @@ def words_in(column: "pd.Series[Any]") -> list[str]:
     """Return the words of a column of text that stand for a missing value among numbers."""
     if pd.api.types.is_numeric_dtype(column.dtype):
         return []
-    return list(dict.fromkeys(one for one in column if isinstance(one, str) and one in NONE_TOO))
+    return [one for one in distinct(column) if isinstance(one, str) and one in NONE_TOO]
 
 
 def name_missing(columns: Mapping[str, Iterable[str]]) -> list[str]:

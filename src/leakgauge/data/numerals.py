@@ -173,8 +173,8 @@ def _examined(column: "pd.Series[Any]") -> _Numerals | None:
     if isinstance(column.dtype, pd.CategoricalDtype):
         return None
     known = column[column.notna()]
-    types = set(map(type, known))
-    if not types or not types <= {str, int, float} or str not in types:
+    types = {str} if isinstance(column.dtype, pd.StringDtype) else set(map(type, known.to_numpy()))
+    if not len(known) or not types or not types <= {str, int, float} or str not in types:
         return None  # numbers that know their texts are of another type
     texts = known.astype(str)
     counts = texts.value_counts(sort=False)

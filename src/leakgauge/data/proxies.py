@@ -1,7 +1,7 @@
 """Warnings, before any training, about single columns that determine a label or a secret."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from scipy import stats
 from leakgauge.data.columns import kind_of, numbers
 from leakgauge.data.features import unlike_any
 from leakgauge.data.written import read_values
-from leakgauge.results.roc import auroc
 from leakgauge.results.statistics import Bools, Floats, Ints
 
 DETERMINES = 0.99
@@ -40,10 +39,13 @@ def proxies(
         secrets: codes ``[n]`` of each secret; its own column does not count as a proxy.
     """
     name, y = label
+    is_number = np.issubdtype(y.dtype, np.floating)
+    targets = [*secrets.values(), *([] if is_number else [y])]
+    areas = {str(one): column_aurocs(features[one], targets) for one in features.columns}
     warnings = []
-    for secret, values in secrets.items():
+    for at, (secret, values) in enumerate(secrets.items()):
         for column in features.columns.drop(secret, errors="ignore"):
-            if (area := column_auroc(features[column], values)) > DETERMINES:
+            if (area := areas[column][at]) > DETERMINES:
                 warnings.append(
                     f"the feature {column!r} alone tells the secret {secret!r} (AUROC "
                     f"{area:.3f}), so gradients give away what that column says; use "
@@ -55,12 +57,9 @@ def proxies(
                 "whoever sees gradients sees labels, so no defense of the features hides it; "
                 "choose another --label or --secret"
             )
-    measure: Callable[..., float]
-    measure, called = column_auroc, "AUROC"
-    if np.issubdtype(y.dtype, np.floating):
-        measure, called = rank_correlation, "rank correlation"
+    called = "rank correlation" if is_number else "AUROC"
     for column in features.columns.drop(list(secrets), errors="ignore"):
-        how_well = measure(features[column], y)
+        how_well = rank_correlation(features[column], y) if is_number else areas[column][-1]
         if how_well > DETERMINES:
             warnings.append(
                 f"the feature {column!r} alone tells the label {name!r} ({called} "
@@ -123,22 +122,66 @@ def column_auroc(column: "pd.Series[Any]", codes: Ints) -> float:
     >>> column_auroc(pd.Series([0.0, 1.0] * 50), np.array([1, 0, 0, 1] * 25)) < 0.6
     True
     """
-    rows = np.linspace(0, len(codes) - 1, min(len(codes), ROWS)).astype(np.int64)
-    column, codes = column.iloc[rows], codes[rows]
+    return column_aurocs(column, [codes])[0]
+
+
+def column_aurocs(column: "pd.Series[Any]", targets: Sequence[Ints]) -> list[float]:
+    """Return ``column_auroc`` for several codes ``[n]`` of the same rows."""
+    rows = np.linspace(0, len(column) - 1, min(len(column), ROWS)).astype(np.int64)
+    column = column.iloc[rows]
     groups, distinct = pd.factorize(column, use_na_sentinel=False)
+    if len(distinct) <= FEW_VALUES:
+        return [_of_groups(groups, codes[rows]) for codes in targets]
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return [0.5 for _ in targets]
+    seen = numbers(column)
+    known = np.isfinite(seen)
+    _, order = np.unique(seen[known], return_inverse=True)
+    return [_of_order(order, codes[rows], known) for codes in targets]
+
+
+def _of_groups(groups: Ints, codes: Ints) -> float:
+    """Return the least AUROC of the share of each code among the other rows of a group."""
     values = np.unique(codes)
     if len(values) < 2:
         return 0.5
-    if len(distinct) <= FEW_VALUES:
-        return min(float(auroc(codes == value, _share(groups, codes == value))) for value in values)
-    if len(values) > 2 or isinstance(column.dtype, pd.CategoricalDtype):
+    sizes = np.bincount(groups)
+    return min(_of_shares(sizes, np.bincount(groups[codes == value], minlength=len(sizes)))
+               for value in values)  # fmt: skip
+
+
+def _of_shares(sizes: Ints, positive: Ints) -> float:
+    """Return the AUROC of the shares of positive rows among the other rows of their group.
+
+    All positive rows of a group have one share, and so have all its negative ones.
+    """
+    mean = positive.sum() / sizes.sum()
+    with_itself, without = (positive - 1 + mean) / sizes, (positive + mean) / sizes
+    none = np.zeros_like(sizes)
+    return _area(
+        np.concatenate([with_itself, without]),
+        np.concatenate([positive, none]),
+        np.concatenate([none, sizes - positive]),
+    )
+
+
+def _of_order(order: Ints, codes: Ints, known: Bools) -> float:
+    """Return the AUROC of numbers by their order; 0.5 for other than two codes."""
+    values, seen = np.unique(codes), codes[known]
+    if len(values) != 2 or len(np.unique(seen)) < 2:
         return 0.5
-    seen = numbers(column)
-    known = np.isfinite(seen)
-    if len(np.unique(codes[known])) < 2:
-        return 0.5
-    area = float(auroc(codes[known] == values[1], seen[known]))
+    high = seen == values[1]
+    counts = [np.bincount(order[side], minlength=int(order.max()) + 1) for side in (high, ~high)]
+    area = _area(np.arange(len(counts[0])), *counts)
     return max(area, 1 - area)
+
+
+def _area(scores: Floats | Ints, positive: Ints, negative: Ints) -> float:
+    """Return the AUROC of scores ``[k]`` that so many positive and negative rows have."""
+    _, place = np.unique(scores, return_inverse=True)
+    high, low = (np.bincount(place, weights=counts) for counts in (positive, negative))
+    below = np.cumsum(low) - low / 2
+    return float(high @ below / (high.sum() * low.sum()))
 
 
 def rank_correlation(column: "pd.Series[Any]", y: Floats) -> float:
@@ -158,18 +201,13 @@ def rank_correlation(column: "pd.Series[Any]", y: Floats) -> float:
     return float(abs(stats.spearmanr(seen[known], y[known]).statistic))
 
 
-def _share(groups: Ints, positive: Bools) -> Floats:
-    """Return the share of positive rows among the other rows of the same group."""
-    inside = np.bincount(groups, weights=positive)[groups] - positive
-    sizes = np.bincount(groups)[groups] - 1
-    share: Floats = (inside + positive.mean()) / (sizes + 1)
-    return share
-
-
 def _is_identifier(column: "pd.Series[Any]") -> bool:
     if isinstance(column.dtype, pd.CategoricalDtype):
         return False
     values = numbers(column)
+    some = values[:ROWS]
+    if len(np.unique(some)) < len(some):  # most columns repeat among the first rows
+        return False
     whole = bool(np.isfinite(values).all() and (values == np.floor(values)).all())
     return whole and len(np.unique(values)) == len(values) > FEW_VALUES
 
@@ -186,7 +224,16 @@ def _names_users(column: "pd.Series[Any]", codes: Ints) -> bool:
     repeated = sizes > 1
     if len(distinct) < 30 or sizes[repeated].sum() < len(column) / 2:
         return False
+    if _in_one_code(groups, codes)[repeated].mean() < SAME_IN_USER:
+        return False
     shuffled = np.random.default_rng(0).permutation(codes)
-    each = (pd.Series(values).groupby(groups) for values in (codes, shuffled))
-    same, by_chance = ((one.min() == one.max()).to_numpy()[repeated].mean() for one in each)
-    return bool(same >= SAME_IN_USER and by_chance < SAME_IN_USER - 0.1)
+    by_chance = _in_one_code(groups, shuffled)[repeated].mean()
+    return bool(by_chance < SAME_IN_USER - 0.1)
+
+
+def _in_one_code(groups: Ints, codes: Ints) -> Bools:
+    """Return whether all rows of each group ``[k]`` have the same code."""
+    count, values = int(groups.max()) + 1, int(codes.max()) + 1
+    held = np.zeros((count, values), dtype=bool)
+    held[groups, codes] = True
+    return np.asarray(held.sum(axis=1) == 1)

@@ -196,7 +196,9 @@ def _named(frame: pd.DataFrame, roles: Roles) -> pd.DataFrame:
     named += [("group", roles.group)] if roles.group is not None else []
     for role, name in [*named, *(("drop", name) for name in roles.drop)]:
         require_known(name, names, f"no column {name!r} for the {role}")
-    return frame.set_axis(names, axis=1).drop(columns=list(roles.drop)).reset_index(drop=True)
+    kept = [at for at, name in enumerate(names) if name not in roles.drop]
+    frame = frame.set_axis(names, axis=1)
+    return (frame if len(kept) == len(names) else frame.iloc[:, kept]).reset_index(drop=True)
 
 
 def _complete(
@@ -217,7 +219,7 @@ def _complete(
             notes.append(f"{count} rows without a value of {name!r} were left out")
         whole &= ~missing
     require(bool(whole.any()), "no row has a label, all secrets and a group")
-    return frame[whole].reset_index(drop=True), notes
+    return (frame if whole.all() else frame[whole].reset_index(drop=True)), notes
 
 
 def _missing(column: "pd.Series[Any]", *, is_name: bool) -> Bools:

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -11,22 +12,25 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as dtypes
 
-from leakgauge.core.checks import InputError, require
+from leakgauge.core.checks import require
 from leakgauge.data.missing import MISSING, NONE_TOO, name_missing, refuse_absent
+from leakgauge.data.number_texts import FRACTIONS, INTEGERS, WHOLE, in_one_form
 from leakgauge.data.numerals import THOUSANDS, read_numerals
+from leakgauge.data.text_encoding import as_utf8
+from leakgauge.data.text_parsing import parsed, parsed_whole
 from leakgauge.data.tidying import numbered
-from leakgauge.data.written import read_values, remember
+from leakgauge.data.written import has_fractions, read_values, remember
 
 SEPARATORS = ",;\t|"
 NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 ALIKE = 0.9
 """Smallest share of rows with as many columns as the header, for the right separator."""
 
-NOT_OF_FILES = ("idna", "punycode", "raw_unicode_escape", "unicode_escape", "undefined")
-"""Python's text encodings in which no file is written."""
-
 SAMPLE = 50_000
 """Number of characters examined to find the separator."""
+
+CELLS = 10**7
+"""Number of texts held at once next to the table."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +100,12 @@ def read_text(
     Raises:
         InputError: the text is not a table.
     """
-    text, notes = _decoded(content, what, how.encoding)
-    text, again = _without_headers(text)
-    separator = how.sep or separator_of(text, usual)
+    content, notes = as_utf8(content, what, how.encoding)
+    content, again = _without_headers(content)
+    separator = how.sep or separator_of(content[: 4 * SAMPLE + 4].decode("utf-8", "ignore"), usual)
     if how.sep is None and separator != usual:
         notes.append(f"columns are separated by {NAMES[separator]}s (--sep names another)")
-    top = _parsed(text, separator, header=None, nrows=1, dtype=object, na_filter=False)
+    top = parsed(content, separator, header=None, nrows=1, dtype=object, na_filter=False)
     header = [str(name) for name in top.iloc[0]]
     other = next((s for s in SEPARATORS if s != separator and s in header[0]), None)
     require(
@@ -112,25 +116,24 @@ def read_text(
     with warnings.catch_warnings():
         # pandas only warns when it cuts the end of rows that are longer than the header.
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        frame = _parsed(
-            text, separator, index_col=False, low_memory=False,
-            keep_default_na=False, na_values=[*how.words, *how.missing],
-        )  # fmt: skip
+        frame = parsed_whole(
+            content, separator, keep_default_na=False, na_values=[*how.words, *how.missing]
+        )
     if repeated:  # pandas numbers them too, but differently
         frame = frame.set_axis(names, axis=1)
-    short = _short_rows(frame, text, separator, what)
-    frame, named = _with_texts(frame, text, separator, how)
+    short = _short_rows(frame, content, separator, what)
+    frame, named = _with_texts(frame, content, separator, how)
     likely = "," if separator == ";" else "." if _has_fractions(frame) else None
     frame, written, mark = read_numerals(
         frame, decimal=how.decimal, usual=likely, keep_words=how.keep_na
     )
     if mark == ",":
-        frame, dotted = _with_dots(frame, text, separator, how)
+        frame, dotted = _with_dots(frame, content, separator, how)
         written += dotted
     return frame, [*notes, *again, *short, *named, *written, *repeated]
 
 
-def _short_rows(frame: pd.DataFrame, text: str, separator: str, what: str) -> list[str]:
+def _short_rows(frame: pd.DataFrame, content: bytes, separator: str, what: str) -> list[str]:
     """Return a note on rows with fewer fields than the header, whose last columns pandas fills.
 
     Raises:
@@ -139,7 +142,8 @@ def _short_rows(frame: pd.DataFrame, text: str, separator: str, what: str) -> li
     if not frame.iloc[:, -1].isna().any():
         return []
     width = frame.shape[1]
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
+    rows = csv.reader(lines, delimiter=separator)
     try:
         at = [rows.line_num for row in rows if len(row) < width and not _is_blank(row)]
     except csv.Error:  # a field of more than 100,000 characters
@@ -155,49 +159,71 @@ def _short_rows(frame: pd.DataFrame, text: str, separator: str, what: str) -> li
 
 
 def _with_texts(
-    frame: pd.DataFrame, text: str, separator: str, how: TextFormat
+    frame: pd.DataFrame, content: bytes, separator: str, how: TextFormat
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return the table with the texts that its columns lost, and notes on missing numbers."""
-    lost = [at for at in range(frame.shape[1]) if _may_lose(frame.iloc[:, at])]
-    if not lost:
-        refuse_absent(how.missing, ())
-        return frame, []
-    texts = _parsed(
-        text, separator, index_col=False, usecols=lost, dtype=str, na_filter=False
-    ).set_axis(frame.columns[lost], axis=1)
     changed: dict[str, Any] = {}
     words: dict[str, list[str]] = {}
     met: set[str] = set()
-    for name in map(str, texts.columns):
-        column, raw = frame[name], texts[name]
-        absent = raw[column.isna().to_numpy()]
-        met |= set(how.missing) & set(absent.unique())
-        raw = raw.mask(raw.isin(["", *how.missing]))
+    for name, raw in _texts_of(_losing(frame, content, separator, how), frame, content, separator):
+        column = frame[name]
+        absent = raw[column.isna().to_numpy()].unique()
+        met |= set(how.missing) & set(absent)
+        known = raw.mask(raw.isin(["", *how.missing]))
         if _is_text(column):
-            if raw.isna().all():
+            if known.isna().all():
                 continue
-            number = None if how.keep_na else _number_or_none(raw)
-            changed[name] = raw if number is None else number
+            number = None if how.keep_na else _number_or_none(known)
+            changed[name] = known if number is None else number
         else:
-            raw = raw.mask(raw.isin(NONE_TOO) & column.isna())
-            changed[name] = remember(raw, column)
-        if changed[name].isna().sum() > 0:
-            gone = texts[name][changed[name].isna().to_numpy()]
-            words[str(name)] = [one for one in gone.unique() if one in NONE_TOO - {*how.missing}]
+            changed[name] = remember(known.mask(known.isin(NONE_TOO) & column.isna()), column)
+        if changed[name].isna().any():
+            gone = raw[changed[name].isna().to_numpy()]
+            words[name] = [one for one in gone.unique() if one in NONE_TOO - {*how.missing}]
     refuse_absent(how.missing, met)
-    return frame.assign(**changed), name_missing(words)
+    return (frame.assign(**changed) if changed else frame), name_missing(words)
+
+
+def _losing(frame: pd.DataFrame, content: bytes, separator: str, how: TextFormat) -> list[int]:
+    """Return the positions of the columns that may have lost a text."""
+    may = [at for at in range(frame.shape[1]) if _may_lose(frame.iloc[:, at])]
+    if how.missing:
+        return may
+    kinds = {at: kind for at in may if (kind := _kind_of_numbers(frame.iloc[:, at])) is not None}
+    kept = in_one_form(content, separator, kinds)
+    return [at for at in may if at not in kept]
+
+
+def _kind_of_numbers(column: "pd.Series[Any]") -> str | None:
+    """Return the kind of a column of numbers for ``in_one_form``; None for another column."""
+    if dtypes.is_integer_dtype(column.dtype):
+        return INTEGERS
+    if column.dtype != np.float64:
+        return None
+    return FRACTIONS if has_fractions(column) else WHOLE
+
+
+def _texts_of(
+    columns: Sequence[int], frame: pd.DataFrame, content: bytes, separator: str
+) -> Iterator[tuple[str, "pd.Series[Any]"]]:
+    """Yield names and texts of columns, read some columns at a time."""
+    count = max(1, CELLS // max(1, len(frame)))
+    for start in range(0, len(columns), count):
+        some = list(columns[start : start + count])
+        texts = parsed(
+            content, separator, index_col=False, usecols=some, dtype=str, na_filter=False
+        )
+        for place, at in enumerate(some):
+            yield str(frame.columns[at]), texts.iloc[:, place].rename(str(frame.columns[at]))
 
 
 def _with_dots(
-    frame: pd.DataFrame, text: str, separator: str, how: TextFormat
+    frame: pd.DataFrame, content: bytes, separator: str, how: TextFormat
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return the table with dots between thousands understood, where decimal marks are commas."""
     floats = [at for at in range(frame.shape[1]) if frame.dtypes.iloc[at] == np.float64]
-    if not floats:
-        return frame, []
-    texts = _parsed(text, separator, index_col=False, usecols=floats, dtype=str, na_filter=False)
     dotted = {}
-    for name, raw in texts.set_axis(frame.columns[floats], axis=1).items():
+    for name, raw in _texts_of(floats, frame, content, separator):
         raw = raw.mask(raw.isin([*how.words, *how.missing]))
         known = raw.dropna()
         dots = known.str.contains(".", regex=False)
@@ -212,8 +238,7 @@ def _with_dots(
 def _has_fractions(frame: pd.DataFrame) -> bool:
     """Return whether a column holds numbers with a point and decimals."""
     columns = (read_values(column) for _, column in frame.items())
-    floats = (column.to_numpy() for column in columns if column.dtype == np.float64)
-    return any(bool((one[np.isfinite(one)] % 1 != 0).any()) for one in floats)
+    return any(has_fractions(column) for column in columns if column.dtype == np.float64)
 
 
 def _may_lose(column: "pd.Series[Any]") -> bool:
@@ -229,20 +254,22 @@ def _is_text(column: "pd.Series[Any]") -> bool:
     return known.empty or dtypes.infer_dtype(known, skipna=True) == "string"
 
 
-def _without_headers(text: str) -> tuple[str, list[str]]:
+def _without_headers(content: bytes) -> tuple[bytes, list[str]]:
     """Return the text without further lines that equal the header, and a note on them."""
-    head, newline, rest = text.partition("\n")
-    line = head.rstrip("\r")
-    if not newline or line not in rest or line.count('"') % 2 or not re.search(r"[^\d\W]", line):
-        return text, []
-    lines = rest.split("\n")
-    at = [number for number, one in enumerate(lines, start=2) if one.rstrip("\r") == line]
-    if not at or not any(sign in line for sign in SEPARATORS):
-        return text, []
-    kept = [one for one in lines if one.rstrip("\r") != line]
+    end = content.find(b"\n")
+    line = content[: max(end, 0)].rstrip(b"\r")
+    if not line or content.find(b"\n" + line, len(line)) < 0 or line.count(b'"') % 2:
+        return content, []
+    if not re.search(r"[^\d\W]", line.decode("utf-8", "replace")):
+        return content, []
+    first, *lines = content.split(b"\n")
+    at = [number for number, one in enumerate(lines, start=2) if one.rstrip(b"\r") == line]
+    if not at or not any(sign.encode() in line for sign in SEPARATORS):
+        return content, []
+    kept = [one for one in lines if one.rstrip(b"\r") != line]
     where = ", ".join(map(str, at[:6])) + (f" and {len(at) - 6} more" if len(at) > 6 else "")
     note = f"line{'s' if len(at) > 1 else ''} {where} repeat{'' if len(at) > 1 else 's'} the header"
-    return "\n".join([head, *kept]), [f"{note}; left out"]
+    return b"\n".join([first, *kept]), [f"{note}; left out"]
 
 
 def separator_of(text: str, usual: str) -> str:
@@ -271,40 +298,6 @@ def separator_of(text: str, usual: str) -> str:
 def _is_blank(row: list[str]) -> bool:
     """Return whether a line of a text holds no row."""
     return len(row) < 2 and not "".join(row).strip()
-
-
-def _decoded(content: bytes, what: str, encoding: str | None) -> tuple[str, list[str]]:
-    if encoding is not None:
-        require(
-            encoding.lower().replace("-", "_") not in NOT_OF_FILES,
-            f"--encoding is {encoding!r}, which writes names or code, not files; take utf-8, "
-            "utf-16, cp1252 or latin-1",
-        )
-        try:
-            return content.decode(encoding), []
-        except LookupError as error:
-            raise InputError(
-                f"--encoding is {encoding!r}, which Python does not know; take utf-8, utf-16, "
-                "cp1252 or latin-1"
-            ) from error
-        except UnicodeError as error:
-            raise InputError(f"{what} is not {encoding} text; name another --encoding") from error
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        try:
-            return content.decode("utf-16"), ["the text is UTF-16 (--encoding names another)"]
-        except UnicodeError:
-            pass
-    require(b"\0" not in content[:1000], f"{what} is not a text file; name its --encoding")
-    try:
-        return content.decode("utf-8-sig"), []
-    except UnicodeError:
-        text = content.decode("cp1252", errors="replace")
-        return text, ["the text is not UTF-8; read as Windows-1252 (--encoding names another)"]
-
-
-def _parsed(text: str, separator: str, **how: Any) -> pd.DataFrame:
-    frame: pd.DataFrame = pd.read_csv(io.StringIO(text), sep=separator, **how)
-    return frame
 
 
 def _number_or_none(texts: "pd.Series[Any]") -> "pd.Series[Any] | None":

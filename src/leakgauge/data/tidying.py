@@ -42,6 +42,8 @@ def alike(column: "pd.Series[Any]") -> list[str]:
     >>> alike(pd.Series(["White", "white ", "Black", None]))
     ['White', 'white ']
     """
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return []
     names = [value for value in column.dropna().unique() if isinstance(value, str)]
     plain = [" ".join(name.split()).casefold() for name in names]
     counts = Counter(plain)

@@ -7,6 +7,11 @@ import numpy as np
 import pandas as pd
 
 _PADDED = re.compile(r"\s*[-+]?0\d")
+_ZERO = re.compile(r"-?0(\.0*)?")
+
+
+SOME = 1000
+"""Rows that show what most columns hold, without a look at the others."""
 
 
 class Written(str):
@@ -31,7 +36,8 @@ def remember(texts: "pd.Series[Any]", values: "pd.Series[Any]") -> "pd.Series[An
     """Return ``values``, or texts that know their values where numbers alone would lose a text.
 
     A number loses its text where another text is the same number, where it has leading zeros, and
-    where the text is a word.
+    where the text is a word. Among numbers with fractions, ``-0.0`` is no other text than ``0.0``:
+    rounded measurements have both.
 
     Args:
         texts: the texts of a column; missing ones are missing values.
@@ -45,7 +51,11 @@ def remember(texts: "pd.Series[Any]", values: "pd.Series[Any]") -> "pd.Series[An
     codes, names = pd.factorize(texts.astype(object).to_numpy())
     known = np.flatnonzero(codes >= 0)
     read = values.iloc[known[np.unique(codes[known], return_index=True)[1]]]
-    one_to_one = bool(read.notna().all()) and read.nunique() == len(names)
+    signed = 0
+    if has_fractions(read):
+        zeros = {name for name in names if _ZERO.fullmatch(name)}
+        signed = sum(name[0] == "-" and name[1:] in zeros for name in zeros)
+    one_to_one = bool(read.notna().all()) and read.nunique() == len(names) - signed
     if one_to_one and not any(_PADDED.match(name) for name in names):
         return values
     made = [Written(name, value) for name, value in zip(names, read.tolist(), strict=True)]
@@ -53,12 +63,35 @@ def remember(texts: "pd.Series[Any]", values: "pd.Series[Any]") -> "pd.Series[An
     return pd.Series(kept, index=texts.index, name=texts.name, dtype=object)
 
 
+def has_fractions(column: "pd.Series[Any]") -> bool:
+    """Return whether a column of floats holds a number that is not whole.
+
+    >>> has_fractions(pd.Series([1.0, 1.5])), has_fractions(pd.Series([1.0, np.nan, np.inf]))
+    (True, False)
+    """
+    if column.dtype != np.float64:
+        return False
+    values = column.to_numpy()
+    for some in (values[:SOME], values):
+        if bool((np.mod(some[np.isfinite(some)], 1) != 0).any()):
+            return True
+    return False
+
+
 def is_written(column: "pd.Series[Any]") -> bool:
     """Return whether all known values of a column are numbers that remember their texts."""
     if column.dtype != object:
         return False
-    known = column[column.notna()]
-    return set(map(type, known.to_numpy())) == {Written}
+    known = column.to_numpy()[column.notna().to_numpy()]
+    return len(known) > 0 and type(known[0]) is Written and set(map(type, known)) == {Written}
+
+
+def distinct(column: "pd.Series[Any]") -> list[Any]:
+    """Return the different values of a column in their order; all of them if one is a list."""
+    try:
+        return list(column.unique())
+    except TypeError:  # lists and arrays cannot be hashed
+        return list(column)
 
 
 def read_values(column: "pd.Series[Any]") -> "pd.Series[Any]":

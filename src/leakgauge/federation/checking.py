@@ -1,7 +1,7 @@
 """Checks of the settings for kept updates."""
 
 from leakgauge.core.checks import require
-from leakgauge.federation.spec import FederationSpec
+from leakgauge.federation.spec import ATTACKS, OVER_ROUNDS, FederationSpec
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.inversion.methods import refuse_tables_only
 from leakgauge.membership.catalog import SHADOW, knowledge_of
@@ -35,7 +35,13 @@ def check(spec: FederationSpec) -> None:
     if spec.local_optimizer is not None:
         LocalTraining(optimizer=spec.local_optimizer, momentum=spec.momentum)
     refuse_tables_only(spec.method, "single gradients; choose")
-    for one in spec.adversary:
+    single = [one for one in spec.adversary if one not in OVER_ROUNDS]
+    require(
+        bool(single) or not spec.adversary,
+        f"--adversary {' and '.join(spec.adversary)} attacks all rounds together; name an attack "
+        f"on single updates too, such as {', '.join(ATTACKS)}",
+    )
+    for one in single:
         require(
             knowledge_of(one) != SHADOW,
             f"--adversary {one} trains its own models; choose another for kept updates",

@@ -54,6 +54,12 @@ LOSSES = ("loss-after", "loss-drop")
 ATTACKS = (*LOSSES, "gradient-norm")
 """Default attacks on membership; they are summed with weights from validation records."""
 
+FEDMIA_LOSS, FEDMIA_COSINE = OVER_ROUNDS = "fedmia-loss", "fedmia-cosine"
+"""Attacks on membership over all rounds, which compare a client with the others."""
+
+FEWEST_CLIENTS = 3
+"""Smallest number of clients in a round for these attacks."""
+
 
 LABELS = tuple(one for one in LABELINGS if one != KNOWN)
 
@@ -152,8 +158,9 @@ class FederationSpec(Spec):
     )
     adversary: tuple[str, ...] = setting(
         (),
-        f"attack on membership: {', '.join(LOSSES)}, or as leakgauge audit names them; "
-        "several are summed, with weights from validation records",
+        f"attack on membership: {', '.join(LOSSES)}, or as leakgauge audit names them; over all "
+        f"rounds {' and '.join(OVER_ROUNDS)}, from {FEWEST_CLIENTS} clients on; several are "
+        "summed, with weights from validation records",
         ATTACK,
     )
     shadow: Whole = setting(

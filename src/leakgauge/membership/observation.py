@@ -130,7 +130,7 @@ def observe(
     hidden: Sequence[str] = (),
     references: Sequence[Task] = (),
 ) -> Observed:
-    """Return the observations of records at snapshots of a model.
+    """Return the observations of records at snapshots of a model, in the CPU's memory.
 
     Args:
         snapshots: the model with the parameters of each snapshot, and its loss; in eval mode.
@@ -152,11 +152,11 @@ def observe(
     seen = [functional.softmax(one, 1) if of_classes else one for one in each]  # float64
     of_hidden = [hidden_outputs(one, data.x, hidden) for one in exact]
     return Observed(
-        torch.stack(seen, dim=1),
-        torch.stack(losses, dim=1),
-        data.y,
+        torch.stack(seen, dim=1).cpu(),
+        torch.stack(losses, dim=1).cpu(),
+        data.y.cpu(),
         each[0].shape[1] if of_classes else 0,
-        {name: torch.stack([one[name] for one in of_hidden], dim=1) for name in hidden},
+        {name: torch.stack([one[name] for one in of_hidden], dim=1).cpu() for name in hidden},
         references=_losses_at(references, data),
         **_gradients(exact, data, layers),
     )
@@ -168,7 +168,7 @@ def _losses_at(references: Sequence[Task], data: Dataset) -> Tensor:
         -log_losses(task.loss, _outputs(task, data, number), data.y).exp()
         for number, task in enumerate(references, start=1)
     ]
-    return torch.stack(losses, dim=1) if losses else torch.empty(0)
+    return torch.stack(losses, dim=1).cpu() if losses else torch.empty(0)
 
 
 def _gradients(snapshots: Sequence[Task], data: Dataset, layers: Sequence[str]) -> dict[str, Any]:
@@ -177,9 +177,14 @@ def _gradients(snapshots: Sequence[Task], data: Dataset, layers: Sequence[str]) 
     each = [_factors_of(task, data, layers) for task in snapshots]
     norms = {name: torch.stack([_norms(one[name]) for one in each], dim=1) for name in layers}
     return {
-        "gradients": {name: [one[name].to(torch.float32) for one in each] for name in layers},
-        "log_norms": {name: leaf.clamp(min=TINY).log() for name, leaf in norms.items()},
+        "gradients": {name: [_to_memory(one[name]) for one in each] for name in layers},
+        "log_norms": {name: leaf.clamp(min=TINY).log().cpu() for name, leaf in norms.items()},
     }
+
+
+def _to_memory(one: Factors) -> Factors:
+    """Return factors as float32 in the CPU's memory, where attacks are fitted."""
+    return one.to(torch.float32).to("cpu")
 
 
 def _factors_of(task: Task, data: Dataset, layers: Sequence[str]) -> dict[str, Factors]:

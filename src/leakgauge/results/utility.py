@@ -93,7 +93,7 @@ def class_auroc(
         return None
     value = float(np.mean([auroc(positive[:, one], score[:, one]) for one in mixed]))
     drawn = draw_blocks(len(names), replicates, rng)
-    chunks = np.array_split(drawn, -(-drawn.size // CELLS))
+    chunks = np.array_split(drawn, -(-len(drawn) * len(index) // CELLS))
     again = [
         np.mean([auroc(positive[:, one], score[:, one], some[:, index]) for one in mixed], axis=0)
         for some in chunks

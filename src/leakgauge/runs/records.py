@@ -24,8 +24,9 @@ from leakgauge.models import build, mlp
 from leakgauge.results.measurements import Run
 from leakgauge.runs.spec import Spec, declared, plain
 
-Encoding = Callable[[Tensor, tuple[str, ...]], tuple[Task, Dataset]]
-"""(rows that the encoding learns from, secrets that stay features) -> the task, and all records."""
+Encoding = Callable[..., tuple[Task, Dataset]]
+"""(rows that the encoding learns from, secrets that stay features, only=None) -> the task, and all
+records, or those at the rows ``only`` in their order."""
 
 
 CNN = "cnn"
@@ -213,7 +214,7 @@ def _from_task(spec: Spec, task: Task, data: Dataset) -> Records:
         values=schema.secrets if schema else {},
         users=data.users,
         columns=int(np.prod(data.x.shape[1:])),
-        encode=lambda fit_on, keep: (task, data),
+        encode=lambda fit_on, keep, only=None: (task, _rows(data, only)),
         schema=schema,
     )
 
@@ -221,8 +222,10 @@ def _from_task(spec: Spec, task: Task, data: Dataset) -> Records:
 def _from_table(spec: Spec, source: Source, roles: "RolesKey", hidden: tuple[int, ...]) -> Records:
     table = _table(source, roles, spec.drop_missing)
 
-    def encoded(fit_on: Tensor, keep: tuple[str, ...]) -> tuple[Task, Dataset]:
-        data = encode(table, fit_on=fit_on, keep=keep)
+    def encoded(
+        fit_on: Tensor, keep: tuple[str, ...], only: Tensor | None = None
+    ) -> tuple[Task, Dataset]:
+        data = encode(table, fit_on=fit_on, keep=keep, only=only)
         generator = torch_stream(spec.seed, "model")
         model = mlp(data.x.shape[1], outputs_for(table), hidden=hidden, generator=generator)
         return _task(model, spec), data
@@ -237,14 +240,20 @@ def _from_images(spec: Spec, source: Source, roles: "RolesKey", net: str) -> Rec
     require(height == width, f"images are {height} x {width}; expected squares")
     table, rows = _picture_table(source, roles, spec.drop_missing)
 
-    def encoded(fit_on: Tensor, keep: tuple[str, ...]) -> tuple[Task, Dataset]:
+    def encoded(
+        fit_on: Tensor, keep: tuple[str, ...], only: Tensor | None = None
+    ) -> tuple[Task, Dataset]:
         generator = torch_stream(spec.seed, "model")
         classes = outputs_for(table)
         model = build(net, channels=channels, classes=classes, side=height, generator=generator)
         data = encode_pictures(table, pixels, rows, fit_on=fit_on)
-        return _task(model, spec), data
+        return _task(model, spec), _rows(data, only)
 
     return _of_table(table, encoded, channels * height * width, is_table=False)
+
+
+def _rows(data: Dataset, only: Tensor | None) -> Dataset:
+    return data if only is None else data.rows(only.to(data.y.device))
 
 
 def _task(model: nn.Module, spec: Spec) -> Task:

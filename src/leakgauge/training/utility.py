@@ -14,6 +14,12 @@ from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import Ints
 from leakgauge.training.sgd import outputs_of
 
+BLOCKS = 10_000
+"""Largest number of groups of records that are resampled; beyond it, groups have several records.
+
+Independent records give the same interval in groups, and memory does not grow with them.
+"""
+
 
 @dataclass(frozen=True)
 class Utility:
@@ -56,7 +62,7 @@ def utility_of(
     if outputs is None:
         return None
     y, users = data.y, data.users
-    block = np.arange(len(y)) if users is None else users.cpu().numpy()
+    block = np.arange(len(y)) % BLOCKS if users is None else users.cpu().numpy()
     if y.ndim == 1 and not y.is_floating_point() and outputs.ndim == 2 and outputs.shape[1] > 1:
         odds = _log_odds(outputs) if ranked else None
         return _classes(y, outputs.argmax(dim=1), block, rng, odds)

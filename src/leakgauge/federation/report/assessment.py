@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from leakgauge.federation.metrics import LOSS
-from leakgauge.federation.report.wording import tables, verdict
+from leakgauge.federation.metrics import AUROC_OVER, LOSS
+from leakgauge.federation.report.wording import UpdateTable, tables, verdict
+from leakgauge.federation.run.figures import EACH_ATTACK
 from leakgauge.federation.run.preparing import FederationPrepared
 from leakgauge.federation.spec import MEMBERSHIP, PROPERTY, RECONSTRUCTION, plain_word
 from leakgauge.inversion.words import ASSUMED
@@ -47,7 +48,7 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
     lead = max(scored, key=lambda one: (LEVELS[one[1].level], one[1].strength), default=None)
     findings = []
     for table, one in scored:
-        figure, leads = table.mean, lead is not None and lead[0] is table
+        figure, leads = table.lead, lead is not None and lead[0] is table
         if table.ask == RECONSTRUCTION:
             said = "the level compares the figure with a guess that sees no update"
             findings.append(Finding(figure, one.words, one.level, leads, no_smallest=said))
@@ -86,6 +87,7 @@ def as_json(answer: Answer, folder: Path) -> dict[str, Any]:
             **({"assumed": said} if (said := table.mean.details.get(ASSUMED)) else {}),
             **plain_figure(table.mean),
             **{name: plain_figure(each) for name, each in table.extra.items()},
+            **_over_rounds(table),
             "updates": [
                 {"round": number, "client": client, **plain_figure(cell)}
                 for (number, client), cell in table.cells.items()
@@ -97,6 +99,15 @@ def as_json(answer: Answer, folder: Path) -> dict[str, Any]:
         "warnings": list(answer.run.warnings),
         "missing": list(answer.missing),
     }
+
+
+def _over_rounds(table: UpdateTable) -> dict[str, Any]:
+    """Return the AUROC of each client over all rounds, and that of each attack."""
+    if not table.over_rounds:
+        return {}
+    each = table.extra[AUROC_OVER].details.get(EACH_ATTACK, "")
+    clients = [{"client": who, **plain_figure(one)} for who, one in table.over_rounds.items()]
+    return {"over_rounds": clients, "over_rounds_by_attack": each}
 
 
 def controls(prepared: FederationPrepared) -> Controls:

@@ -84,9 +84,9 @@ def _row(table: UpdateTable, one: FederationVerdict) -> Row:
         verdict=one.words,
         level=one.level,
         text=one.text,
-        metric=METRICS[table.metric].label if scored else "",
-        estimate=table.mean.estimate if scored else None,
-        chance=table.mean.chance if scored else None,
+        metric=METRICS[table.lead.metric].label if scored else "",
+        estimate=table.lead.estimate if scored else None,
+        chance=table.lead.chance if scored else None,
         strength=one.strength,
         secret=table.mean.secret if table.ask == PROPERTY else "",
     )

@@ -1,9 +1,10 @@
 """Figures by question, and verdicts and sentences for non-specialist readers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from leakgauge.federation.metrics import (
+    AUROC_OVER,
     LOSS,
     MATCHED,
     METRICS,
@@ -11,15 +12,18 @@ from leakgauge.federation.metrics import (
     PROPERTY_RIGHT,
     PSNR,
     STARTS,
+    TPR_01_OVER,
+    TPR_1_OVER,
 )
 from leakgauge.federation.spec import ASKS, MEMBERSHIP, PROPERTY, RECONSTRUCTION
 from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB, is_understood, matched_sentence
 from leakgauge.inversion.words import ASSUMED, NOT_UNDERSTOOD
+from leakgauge.membership.metrics import NEEDS
 from leakgauge.report.levels import HEADLINES, level_of, strength_of
 from leakgauge.report.section import Level
 from leakgauge.report.wording import interval, number, percent, short
 from leakgauge.results.measurements import Measurement
-from leakgauge.results.scores import AUROC
+from leakgauge.results.scores import AUROC, TPR_AT_1_FPR
 
 FIGURES: Mapping[str, tuple[str, ...]] = {
     RECONSTRUCTION: (PSNR, LOSS),
@@ -40,6 +44,7 @@ class UpdateTable:
         cells: figures by round and client.
         extra: other figures over all updates, by metric.
         matched: match of the update that a search reproduces worst; None without a search.
+        over_rounds: AUROC of membership over all rounds, by client.
     """
 
     ask: str
@@ -48,6 +53,15 @@ class UpdateTable:
     cells: Mapping[tuple[int, str], Measurement]
     extra: Mapping[str, Measurement]
     matched: Measurement | None = None
+    over_rounds: Mapping[str, Measurement] = field(default_factory=dict)
+
+    @property
+    def lead(self) -> Measurement:
+        """The figure of the verdict: over all rounds if validation records favour that."""
+        whole = self.extra.get(AUROC_OVER)
+        if whole is None or (whole.held_out or 0.0) <= (self.mean.held_out or 0.0):
+            return self.mean
+        return whole
 
     @property
     def rounds(self) -> list[int]:
@@ -79,10 +93,12 @@ def tables(measurements: Sequence[Measurement]) -> list[UpdateTable]:
             for one in mine
             if isinstance(one.round, int) and one.metric.partition(": ")[0] == metric
         }
-        extra = {name: one for name, one in over_all.items() if name != metric}
+        start = f"{AUROC_OVER}: "
+        clients = {name.removeprefix(start): m for name, m in over_all.items() if start in name}
+        extra = {name: m for name, m in over_all.items() if name != metric and ": " not in name}
         each = [one for one in mine if one.metric.partition(": ")[0] == MATCHED]
         worst = min(each, key=lambda one: one.estimate.value, default=None)
-        found.append(UpdateTable(ask, metric, over_all[metric], cells, extra, worst))
+        found.append(UpdateTable(ask, metric, over_all[metric], cells, extra, worst, clients))
     return found
 
 
@@ -116,15 +132,11 @@ def verdict(table: UpdateTable) -> FederationVerdict:
         )
     if table.metric == PSNR:
         return _of_pictures(table)
-    one = table.mean
+    one = table.lead
     level = level_of(one.estimate, one.chance)
     strength = strength_of(one.estimate, one.chance)
-    return FederationVerdict(
-        level,
-        HEADLINES[level],
-        f"{_of_auroc(table)} {_highest(table)} {_training(table)}".rstrip(),
-        strength,
-    )
+    parts = _of_auroc(table), _highest(table), _over_rounds(table), _training(table)
+    return FederationVerdict(level, HEADLINES[level], " ".join(filter(None, parts)), strength)
 
 
 def level_of_rebuilt(one: Measurement) -> Level:
@@ -211,6 +223,32 @@ def _of_auroc(table: UpdateTable) -> str:
         f"{text} Over all rounds it infers the value of {percent(right.estimate.value)} of "
         f"{right.estimate.n} real clients correctly."
     )
+
+
+def _over_rounds(table: UpdateTable) -> str:
+    """Return the figures over all rounds, and which figure the verdict takes."""
+    one = table.extra.get(AUROC_OVER)
+    if one is None:
+        return ""
+    takes = "all rounds together" if table.lead is one else "single updates"
+    return (
+        f"Over all rounds of a client the AUROC is {number(one.estimate.value)}, the mean over "
+        f"{len(table.over_rounds)} clients ({interval(one.estimate)}); validation records favour "
+        f"{takes}, which the verdict takes. {_rare(table)}"
+    )
+
+
+def _rare(table: UpdateTable) -> str:
+    """Return the shares of members that are recognised with rare false alarms."""
+    said = [
+        f"{percent(one.estimate.value)} of a client's records with false alarms for 1 in {of} of "
+        f"the others (guessing gives {percent(one.chance)})"
+        for metric, of in ((TPR_1_OVER, "100"), (TPR_01_OVER, "1,000"))
+        if (one := table.extra.get(metric)) is not None
+    ]
+    if not said:
+        return f"The share at false alarms for 1 in 100 {NEEDS[TPR_AT_1_FPR]}."
+    return f"It recognises {', and '.join(said)}."
 
 
 def _highest(table: UpdateTable) -> str:

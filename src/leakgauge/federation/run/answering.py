@@ -1,6 +1,7 @@
 """Asks each question of each kept update, and returns the figures."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,9 +11,10 @@ from safetensors.torch import save_file
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.files import write_text
-from leakgauge.federation.run import members, properties, rebuilding
+from leakgauge.federation.run import members, over_rounds, properties, rebuilding
 from leakgauge.federation.run.describing import description_of
 from leakgauge.federation.run.figures import UpdateResults, measurements_of
+from leakgauge.federation.run.members import MembershipResult
 from leakgauge.federation.run.preparing import FederationPrepared
 from leakgauge.federation.run.searching import method
 from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION, plain_word
@@ -86,7 +88,41 @@ def _attack(
                 missing.append(f"{what} and what follows: you stopped the run")
                 return found, missing, True
             progress.step(f"{NAME}: {plain_word(ask)}", number, len(updates))
+    try:
+        missing += _over_rounds(prepared, folder, progress, found)
+    except KeyboardInterrupt:
+        missing.append("membership over all rounds: you stopped the run")
+        return found, missing, True
     return found, missing, False
+
+
+def _over_rounds(
+    prepared: FederationPrepared, folder: WorkFolder, progress: Progress, found: UpdateResults
+) -> list[str]:
+    """Add the results of clients over all rounds, and return why some are missing.
+
+    A client with one update and no others to compare with has none beyond that of its update.
+    """
+    missing = []
+    clients = list(dict.fromkeys(one.client for one in found.members))
+    for number, client in enumerate(clients, start=1):
+        single = {one.number: each for one, each in found.members.items() if one.client == client}
+        if len(single) > 1 or over_rounds.is_compared(prepared, client):
+            make = partial(_made_over_rounds, prepared, client, list(single.values()))
+            rounds = " ".join(map(str, single))
+            try:
+                kept = once(folder, f"{MEMBERSHIP}/over rounds/{client}", make, after=rounds)
+                found.over_rounds[client] = over_rounds.from_arrays(kept)
+            except InputError as error:
+                missing.append(f"membership over all rounds, client {client}: {error}")
+        progress.step(f"{NAME}: {plain_word(MEMBERSHIP)}, all rounds", number, len(clients))
+    return missing
+
+
+def _made_over_rounds(
+    prepared: FederationPrepared, client: str, single: Sequence[MembershipResult]
+) -> Kept:
+    return over_rounds.to_arrays(over_rounds.infer_over_rounds(prepared, client, single))
 
 
 def _made(ask: str, prepared: FederationPrepared, one: KeptUpdate, progress: Progress) -> Kept:

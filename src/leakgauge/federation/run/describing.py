@@ -6,8 +6,8 @@ from functools import partial
 from leakgauge.core.names import few
 from leakgauge.core.versions import versions
 from leakgauge.federation.run.normalisation import described_statistics
-from leakgauge.federation.run.preparing import FederationPrepared, count_of
-from leakgauge.federation.spec import RECONSTRUCTION, plain_word
+from leakgauge.federation.run.preparing import FederationPrepared, count_of, without_others
+from leakgauge.federation.spec import MEMBERSHIP, OVER_ROUNDS, RECONSTRUCTION, plain_word
 from leakgauge.integrations.kept_reading import KeptUpdate, other_runs
 from leakgauge.inversion.run.received_steps import not_simulated
 from leakgauge.results.measurements import Run
@@ -46,6 +46,9 @@ def _notes(prepared: FederationPrepared) -> Sequence[str]:
         notes.append(
             f"the folder also keeps other runs, which are not read: {few(map(str, others))}"
         )
+    alone = without_others(prepared)
+    if MEMBERSHIP in prepared.spec.ask and alone:
+        notes.append(f"{' and '.join(OVER_ROUNDS)} are not run: {alone}")
     if RECONSTRUCTION not in prepared.spec.ask:
         return notes
     larger = sum(

@@ -1,7 +1,7 @@
 """Measurements of the results, by round and client."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -17,6 +17,7 @@ from leakgauge.federation.metrics import (
     of_client,
 )
 from leakgauge.federation.run.members import MembershipResult
+from leakgauge.federation.run.over_rounds import OverRounds
 from leakgauge.federation.run.preparing import FederationPrepared
 from leakgauge.federation.run.properties import PropertyResult, over_rounds
 from leakgauge.federation.run.rebuilding import RebuiltUpdate
@@ -25,18 +26,23 @@ from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.inversion.words import ASSUMED
 from leakgauge.results.measurements import ACCUMULATED, CellContext, Estimate, Measurement
+from leakgauge.results.roc import auroc
 from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.results.statistics import mean_of, mean_over_starts, share_estimate
 
 
 @dataclass
 class UpdateResults:
-    """The results for each kept update."""
+    """The results for each kept update, and on membership for each client over all rounds."""
 
     rebuilt: dict[KeptUpdate, RebuiltUpdate] = field(default_factory=dict)
     members: dict[KeptUpdate, MembershipResult] = field(default_factory=dict)
     properties: dict[KeptUpdate, PropertyResult] = field(default_factory=dict)
+    over_rounds: dict[str, OverRounds] = field(default_factory=dict)
 
+
+EACH_ATTACK = "each attack"
+"""Entry of ``Measurement.details``: the AUROC of each attack over all rounds."""
 
 Figure = tuple[Estimate, float]
 """A figure and its value without leakage."""
@@ -54,14 +60,49 @@ def measurements_of(prepared: FederationPrepared, found: UpdateResults) -> list[
     ):
         for metric in dict.fromkeys(name for each in figures.values() for name in each):
             known = {one: each[metric] for one, each in figures.items() if metric in each}
-            estimates, chances = zip(*known.values(), strict=True)
-            made.append(make(ask, metric, ACCUMULATED, mean_of(estimates), float(np.mean(chances))))
+            made.append(_mean(make(ask, metric, ACCUMULATED, *_of_all(known.values())), found))
             made += [
                 make(ask, of_client(metric, one.client), one.number, *figure)
                 for one, figure in known.items()
             ]
+    made += _over_rounds(prepared, found, make)
     made += [make(PROPERTY, PROPERTY_RIGHT, ACCUMULATED, *one) for one in _right(prepared, found)]
     return made
+
+
+def _of_all(figures: Collection[Figure]) -> Figure:
+    estimates, chances = zip(*figures, strict=True)
+    return mean_of(estimates), float(np.mean(chances))
+
+
+def _mean(one: Measurement, found: UpdateResults) -> Measurement:
+    """Return a mean over updates; an AUROC of membership also with that of validation records."""
+    if one.metric != AUROC or one.game != MEMBERSHIP:
+        return one
+    each = [float(auroc(one.known, one.validation)) for one in found.members.values()]
+    return replace(one, held_out=float(np.mean(each)))
+
+
+def _over_rounds(
+    prepared: FederationPrepared, found: UpdateResults, make: Callable[..., Measurement]
+) -> Iterator[Measurement]:
+    """Yield the figures of each client over all rounds, and their means."""
+    if not found.over_rounds:
+        return
+    each = {
+        client: one.figures(seed=prepared.spec.seed) for client, one in found.over_rounds.items()
+    }
+    alone = [one.aurocs() for one in found.over_rounds.values()]
+    names = dict.fromkeys(name for one in alone for name in one)
+    means = {name: np.mean([one[name] for one in alone if name in one]) for name in names}
+    details = {EACH_ATTACK: ", ".join(f"{name} {value:.3f}" for name, value in means.items())}
+    held_out = float(np.mean([one.held_out for one in found.over_rounds.values()]))
+    for metric in dict.fromkeys(name for one in each.values() for name in one):
+        known = {client: one[metric] for client, one in each.items() if metric in one}
+        mean = make(MEMBERSHIP, metric, ACCUMULATED, *_of_all(known.values()))
+        yield replace(mean, details=details, held_out=held_out)
+        for client, figure in known.items():
+            yield make(MEMBERSHIP, of_client(metric, client), ACCUMULATED, *figure)
 
 
 def _of_rebuilt(rebuilt: RebuiltUpdate) -> Mapping[str, Figure]:

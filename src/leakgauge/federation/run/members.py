@@ -1,7 +1,7 @@
 """Infers from a kept update the records that its client trained on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,9 +12,10 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import derive, stream
-from leakgauge.data.split_members import split_known
+from leakgauge.core.types import Task
+from leakgauge.data.split_members import MemberSplit, split_known
 from leakgauge.federation.run.preparing import FederationPrepared
-from leakgauge.federation.spec import ATTACKS, MEMBERSHIP, NAME
+from leakgauge.federation.spec import ATTACKS, MEMBERSHIP, NAME, OVER_ROUNDS
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.membership.adversaries.adversary import Floats, MembershipAttack, log_posterior
 from leakgauge.membership.adversaries.thresholds import ScoreAttack
@@ -63,8 +64,12 @@ SEVERAL = "weighted sum:"
 PRIOR = 10
 """Number of validation records that equal weights of the attacks count as."""
 
-MEMBERS = 400
-"""Largest number of records of a client in an attack, and of unused records."""
+MEMBERS = 2500
+"""Largest number of records of a client in an attack, and of unused records.
+
+Of so many unused ones 1,000 are targets, as a TPR at 0.1 % false alarms needs; the cost is that of
+forward passes over them for each update.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,23 +77,30 @@ class MembershipResult:
     """The chosen attack's log odds for the targets of one update.
 
     Attributes:
-        member: whether each target is the client's ``[n]``.
+        member: whether each target is the client's ``[n]``; members first, and then as many others
+            or more.
         log_odds: log odds of that ``[n]``.
         adversary: the attack, or ``SEVERAL`` and the weight of each.
+        known: whether each validation record is the client's ``[v]``.
+        validation: their log odds ``[v]``.
     """
 
     member: NDArray[np.bool_]
     log_odds: NDArray[np.float64]
     adversary: str
+    known: NDArray[np.bool_]
+    validation: NDArray[np.float64]
 
     def to_arrays(self) -> Kept:
         """Return the result as arrays and plain values."""
-        return {"member": self.member, "log_odds": self.log_odds}, {"adversary": self.adversary}
+        arrays = {name: value for name, value in vars(self).items() if name != "adversary"}
+        return arrays, {"adversary": self.adversary}
 
     def estimates(self, *, seed: int) -> dict[str, Estimate]:
-        """Return the figures, resampled over the records."""
-        truth = self.member.astype(np.int64)
-        judged = ScoredTrials(truth, log_posterior(self.log_odds), np.arange(len(truth)))
+        """Return the figures on equally many members and others, resampled over the records."""
+        equal = 2 * int(self.member.sum())
+        truth = self.member[:equal].astype(np.int64)
+        judged = ScoredTrials(truth, log_posterior(self.log_odds[:equal]), np.arange(equal))
         return score(judged, majority=0.5, rng=stream(seed, NAME, MEMBERSHIP, "bootstrap"))
 
 
@@ -102,42 +114,74 @@ def infer_members(prepared: FederationPrepared, one: KeptUpdate) -> MembershipRe
         InputError: the records are too few, or no attack could be run.
     """
     spec = prepared.spec
-    seed = derive(spec.seed, NAME, MEMBERSHIP, one.client)  # the same targets in every round
-    rng = stream(seed, "records")
-    sides = [_some(rows, rng) for rows in (prepared.held[one.client], prepared.public)]
-    split = split_known(*sides, rng=rng)
-    update = one.update(prepared.task.model, prepared.training)
-    before = {**update.before, **update.held}
-    after = {**before, **update.after(), **update.buffers}
-    snapshots = [with_params(prepared.task, tensors) for tensors in (before, after)]
+    split, seed = records_around(prepared, one.client)
     recipe = MembershipRecipe(prepared.task, MembershipSpec(seed=spec.seed))
-    target = given_target(snapshots, prepared.data, split, recipe)
+    target = given_target(models_of(prepared, one), prepared.data, split, recipe)
     attacks: list[MembershipAttack] = [
         LOSS_ATTACKS[name] if name in LOSS_ATTACKS else parse_attack(name)
         for name in spec.adversary or ATTACKS
+        if name not in OVER_ROUNDS
     ]
     target = target.viewed([attack.needs for attack in attacks])
-    names, found, refused = [], [], []
+    found, refused = {}, []
     for attack in attacks:
         try:
             scores = run_attack(attack, target, fitted_at=target, seed=seed)
         except InputError as error:
             refused.append(f"{attack.name}: {error}")
             continue
-        names.append(attack.name)
-        found.append(scores)
+        found[attack.name] = scores.targets, scores.validation
     if not found:
         raise InputError("; ".join(refused))
-    name, log_odds = names[0], found[0].targets
-    if len(found) > 1:
-        validation = np.stack([one.validation for one in found])
-        known = target.validation.member
-        weights = weigh(validation, known)
-        log_odds = weights @ (np.stack([one.targets for one in found]) - _middle(validation, known))
-        shares = weights * _spread(validation)[:, 0]
-        each = zip(names, shares / shares.sum(), strict=True)
-        name = f"{SEVERAL} {', '.join(f'{one} {share:.0%}' for one, share in each)}"
-    return MembershipResult(target.targets.member, log_odds, name)
+    known = target.validation.member
+    name, log_odds, validation = summed(found, known)
+    return MembershipResult(target.targets.member, log_odds, name, known, validation)
+
+
+def records_around(prepared: FederationPrepared, client: str) -> tuple[MemberSplit, int]:
+    """Return the known, validation and target records around a client, and the seed of attacks.
+
+    They are the same in every round. Beyond as many targets that no client has as the client has
+    itself, all others are targets too: they show rare false alarms.
+    """
+    seed = derive(prepared.spec.seed, NAME, MEMBERSHIP, client)
+    rng = stream(seed, "records")
+    sides = [_some(rows, rng) for rows in (prepared.held[client], prepared.public)]
+    split = split_known(*sides, rng=rng)
+    left = sides[1][~torch.isin(sides[1], split.non_members)]
+    targets = torch.cat([split.target_non_members, left])
+    return replace(split, target_non_members=targets), seed
+
+
+def models_of(prepared: FederationPrepared, one: KeptUpdate) -> list[Task]:
+    """Return the model that a client received, and the one that it sent."""
+    update = one.update(prepared.task.model, prepared.training)
+    before = {**update.before, **update.held}
+    after = {**before, **update.after(), **update.buffers}
+    return [with_params(prepared.task, tensors) for tensors in (before, after)]
+
+
+def summed(
+    found: Mapping[str, tuple[Floats, Floats]], known: NDArray[np.bool_]
+) -> tuple[str, Floats, Floats]:
+    """Return the sum of attacks with weights from validation records, see ``weigh``.
+
+    Args:
+        found: scores of target records ``[n]`` and of validation records ``[v]`` by attack.
+        known: whether each validation record is a member ``[v]``.
+
+    Returns:
+        The name of the sum, and its scores of the targets and of the validation records.
+    """
+    if len(found) == 1:
+        ((name, (targets, validation)),) = found.items()
+        return name, targets, validation
+    targets, validation = (np.stack(each) for each in zip(*found.values(), strict=True))
+    weights, middle = weigh(validation, known), _middle(validation, known)
+    shares = weights * _spread(validation)[:, 0]
+    each = zip(found, shares / shares.sum(), strict=True)
+    name = f"{SEVERAL} {', '.join(f'{one} {share:.0%}' for one, share in each)}"
+    return name, weights @ (targets - middle), weights @ (validation - middle)
 
 
 def weigh(scores: Floats, member: NDArray[np.bool_]) -> Floats:
@@ -181,7 +225,9 @@ def _spread(scores: Floats) -> Floats:
 def from_arrays(kept: Kept) -> MembershipResult:
     """Return the result from the values of ``to_arrays``."""
     arrays, about = kept
-    return MembershipResult(arrays["member"].astype(bool), arrays["log_odds"], about["adversary"])
+    member, known = (arrays[name].astype(bool) for name in ("member", "known"))
+    validation = arrays["validation"]
+    return MembershipResult(member, arrays["log_odds"], about["adversary"], known, validation)
 
 
 def _some(rows: Tensor, rng: np.random.Generator) -> Tensor:

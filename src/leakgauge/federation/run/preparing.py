@@ -18,8 +18,10 @@ from leakgauge.federation.run.searching import starts_of
 from leakgauge.federation.spec import (
     ASKS,
     CLIENT,
+    FEWEST_CLIENTS,
     IMAGES,
     MEMBERSHIP,
+    OVER_ROUNDS,
     PROPERTY,
     RECONSTRUCTION,
     FederationSpec,
@@ -52,6 +54,7 @@ class FederationPrepared(Prepared):
         public: rows of the records that no client has.
         held: rows of each client's known records, by the client's name.
         training: training settings of the clients, from the auditor.
+        whole: all kept updates; those that are not attacked show how others' models behave.
         secret: the property to infer; empty if it is not asked.
         not_asked: the reason for each question that is not asked.
         read: the optimizer of each update, as named or as recognised.
@@ -67,6 +70,7 @@ class FederationPrepared(Prepared):
     public: Tensor
     held: dict[str, Tensor]
     training: LocalTraining
+    whole: KeptRounds
     secret: str = ""
     not_asked: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
@@ -148,7 +152,7 @@ def _opened(spec: FederationSpec, source: Source) -> FederationPrepared:
         optimizer=spec.local_optimizer,
     )
     return FederationPrepared(
-        spec, source, kept, task, data, public, held, training, folder=whole.fingerprint
+        spec, source, kept, task, data, public, held, training, whole, folder=whole.fingerprint
     )
 
 
@@ -229,12 +233,27 @@ def _check_membership(prepared: FederationPrepared) -> None:
         "for records that no client has, 1 for those of the client of partition 0, and so on; "
         f"kept are {few(prepared.kept.clients)}",
     )
+    for name in prepared.spec.adversary:
+        alone = without_others(prepared) if name in OVER_ROUNDS else ""
+        require(not alone, f"--adversary {name}: {alone}")
     asked = [name for name in prepared.kept.clients if name in prepared.held]
     fewest = min([len(prepared.public), *(len(prepared.held[name]) for name in asked)])
     require(
         len(asked) > 0 and fewest >= FEWEST,
         f"membership needs {FEWEST} records of a client and {FEWEST} that no client has; bring "
         "more",
+    )
+
+
+def without_others(prepared: FederationPrepared) -> str:
+    """Return why no client can be compared with others in its round; empty if one can."""
+    numbers = [one.number for one in prepared.whole.updates]
+    most = max(numbers.count(number) for number in prepared.kept.rounds)
+    if most >= FEWEST_CLIENTS:
+        return ""
+    return (
+        f"an attack by comparison needs {FEWEST_CLIENTS} clients or more in a round, and "
+        f"{most} {'were' if most > 1 else 'was'} kept"
     )
 
 

@@ -169,7 +169,9 @@ def _fitting_stages(
 def _stages(spec: InferenceSpec, ask: str, records: Records, split: Split) -> list[GameStage]:
     """Return the stages of one game, one for each defense."""
     keep = (spec.secret_column,) if ask == ATTRIBUTE else ()
-    task, data = records.encode(split.private, keep)
+    used, split = _used(split, len(records.y))
+    only = None if len(used) == len(records.y) else used
+    task, data = records.encode(used[split.private], keep, only)
     data = data if spec.by_user else replace(data, users=None)
     size = sum(leaf.numel() for leaf in params_of(task.model).values())
     stages = []
@@ -190,6 +192,16 @@ def _stages(spec: InferenceSpec, ask: str, records: Records, split: Split) -> li
         check_footprint(stage)
         stages.append(stage)
     return stages
+
+
+def _used(split: Split, count: int) -> tuple[torch.Tensor, Split]:
+    """Return the rows that some part holds ``[k]``, ascending, and the parts among them."""
+    parts = {name: getattr(split, name) for name in ("private", "public", "test")}
+    held = torch.zeros(count, dtype=torch.bool)
+    for rows in parts.values():
+        held[rows] = True
+    place = held.cumsum(0) - 1
+    return held.nonzero()[:, 0], Split(**{name: place[rows] for name, rows in parts.items()})
 
 
 HELD_OUT = 6

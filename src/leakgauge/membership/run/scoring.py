@@ -112,7 +112,7 @@ def score_attack(
     figures = score(trials, majority=0.5, rng=rng)
     if shows_rate(targets.member, 0.001):
         figures[TPR_AT_01_FPR] = tpr(targets, scores.targets, 0.001)
-    guess[TPR_AT_01_FPR] = _guessed(trials.truth, 0.001)
+    guess[TPR_AT_01_FPR] = guessed_rate(trials.truth, 0.001)
     for metric, estimate in figures.items():
         one = context.measurement(metric, estimate, chance=guess[metric])
         one = replace(one, details={"adversary": scores.details}, seconds=scores.seconds)
@@ -166,8 +166,8 @@ def _by_class(
         yield context.measurement(f"{AUROC}: {name}", replace(estimate, n=sum(kinds)), chance=0.5)
 
 
-def _guessed(truth: Ints, rate: float) -> float:
-    """Return the mean true positive rate without leakage."""
+def guessed_rate(truth: Ints, rate: float) -> float:
+    """Return the mean true positive rate at a false positive rate without leakage."""
     negatives = int((truth == 0).sum())
     return (int(rate * negatives) + 1) / (negatives + 1)
 
