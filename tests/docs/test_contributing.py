@@ -88,6 +88,7 @@ def test_the_walks_have_all_their_parts() -> None:
     assert len(COMMANDS) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize(("walk", "command"), COMMANDS)
 def test_each_command_of_the_walks_works(copy: Path, walk: str, command: str) -> None:

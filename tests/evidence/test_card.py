@@ -188,6 +188,7 @@ def test_a_page_cannot_be_broken_by_what_is_declared(audited: Path, tmp_path: Pa
 # --- decision -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_decision_is_that_of_the_gate(audited: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(audited, folder)

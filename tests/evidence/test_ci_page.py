@@ -47,6 +47,7 @@ def test_every_rule_of_the_page_has_the_form_of_a_rule() -> None:
         parse_rule(text)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_steps_of_the_workflow_run(tmp_path: Path) -> None:
     """A secret that follows from a column fails the build; one that follows from none does not."""

@@ -55,6 +55,7 @@ def told(folder: Path) -> list[dict[str, Any]]:
     return json.loads((folder.parent / "told.json").read_text())["controls"]
 
 
+@pytest.mark.slow
 @pytest.mark.calibration
 @pytest.mark.parametrize("key", KEYS)
 def test_a_planted_leak_is_found_and_a_placebo_is_at_chance(key: str, told) -> None:

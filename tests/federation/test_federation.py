@@ -67,6 +67,7 @@ def test_single_records_are_rebuilt_in_every_round(tmp_path: Path) -> None:
     assert "--defense" not in page, "this command has no such option"
 
 
+@pytest.mark.slow
 @pytest.mark.calibration
 def test_steps_with_momentum_are_simulated(tmp_path: Path) -> None:
     """Long steps are far from one gradient: only their simulation finds every record."""

@@ -252,6 +252,7 @@ def test_correct_mechanisms_pass_200_times(statistic) -> None:
     assert beyond(mechanisms, trials=1000, statistic=statistic).sum(axis=0).max() <= 15
 
 
+@pytest.mark.slow
 def test_the_lower_bound_of_epsilon_holds_for_noise_that_is_not_gaussian() -> None:
     """Laplace noise of scale b: the l1 distance over b, for any statistic."""
     lows = []
@@ -493,6 +494,7 @@ def adult(folder: Path, seed: int = 0) -> tuple[Task, Dataset]:
     return Task(model, cross_entropy), data
 
 
+@pytest.mark.slow
 def test_adult_through_a_real_opacus_step(data_folder: Path) -> None:
     """The attribute's whole path: table, crafted canary, Opacus, estimate."""
     task, data = adult(data_folder)

@@ -35,6 +35,7 @@ def accumulated(prepared: InferencePrepared) -> Estimate:
     return one.estimate
 
 
+@pytest.mark.slow
 def test_property_and_attribute_leak(adult: Source) -> None:
     assert auroc(adult, "property").value > 0.99
     assert auroc(adult, "attribute").value > 0.999

@@ -102,6 +102,7 @@ def test_it_is_the_solve_of_all_rounds_in_the_primal(defense: Defense) -> None:
         np.testing.assert_allclose(found[:, 1] - found[:, 0], wanted, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_under_noise_it_gains_from_rounds_that_repeat_themselves() -> None:
     """No training: every round shows the same gradients, under fresh noise."""
     data = records(1.2, n=1800)
@@ -151,6 +152,7 @@ def test_rounds_with_batches_of_their_own_are_summed() -> None:
     assert auroc(audit(stage), ACCUMULATED) > 0.5
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_and_does_not_weigh_again(tmp_path: Path, monkeypatch) -> None:
     stage = made(NOISY)
     folder = WorkFolder(tmp_path / "run")

@@ -222,6 +222,7 @@ def test_gradients_of_shadow_batches_are_made_once(max_bytes: int, monkeypatch) 
     assert sum(made) == (rest + judged if max_bytes else 2 * (rest + judged))
 
 
+@pytest.mark.slow
 @pytest.mark.calibration
 def test_no_secret_gives_no_alarm() -> None:
     low = [
@@ -236,6 +237,7 @@ def test_no_secret_gives_no_alarm() -> None:
     assert sum(one > 0.5 for one in low) <= 2
 
 
+@pytest.mark.slow
 def test_under_noise_the_panel_hears_all_rounds_at_once() -> None:
     noisy = dpsgd(clip=1.0, noise=0.5, batch_size=8)
     several = (*MEMBERS, Joint(batches=200))

@@ -300,6 +300,7 @@ def test_fresh_batches_of_persons_are_not_weighted() -> None:
     assert attack_round(stage, 1, next(trajectory(stage))).held_out == {}
 
 
+@pytest.mark.slow
 def test_matching_runs_with_others_on_the_same_gradients() -> None:
     """Noise that hides the attribute from a forest does not hide it from who knows the rest."""
     defenses = ("none", "noise:std=0.05")

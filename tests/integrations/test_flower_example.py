@@ -35,6 +35,7 @@ def test_flower_installs_nothing_for_a_run() -> None:
     assert settings["project"]["dependencies"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_three_clients_train_and_their_updates_are_audited(tmp_path: Path) -> None:
     folder = tmp_path / "app"

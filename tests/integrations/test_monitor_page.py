@@ -55,6 +55,7 @@ def test_tensorboard_has_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (low.step, low.value) == (110, pytest.approx(found["low"]))
 
 
+@pytest.mark.slow
 def test_mlflow_has_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # the skinny package has no database

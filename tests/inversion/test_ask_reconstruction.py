@@ -79,6 +79,7 @@ ROLES = ("--label", "income", *REST)
 TABLE = (*ROLES, "--hidden", 6, "--seed", 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("audited", "inverted"),
     [
@@ -105,6 +106,7 @@ def test_a_table_gives_the_results_of_invert(
     assert "town" not in asked["columns"]
 
 
+@pytest.mark.slow
 def test_images_of_one_batch(go: Go, pictures: Path, tmp_path: Path) -> None:
     where = ("--out", tmp_path / "run")
     batch = ("--batch-size", 16)
@@ -123,6 +125,7 @@ def test_whole_batches_of_at_least_eight(go: Go, table: Path, size: int, images:
     assert told(go, "audit", table, *TABLE, *words)["images"] == images
 
 
+@pytest.mark.slow
 def test_several_adversaries_and_plain_words(go: Go, table: Path) -> None:
     words = ("audit", table, *TABLE, "--ask", "reconstruction", "--batch-size", 1)
     two = ("--adversary", "exact", "--adversary", "agic")
@@ -202,6 +205,7 @@ def test_hidden_is_for_tables(go: Go, pictures: Path, command: str) -> None:
     assert "--hidden is about the network for tables" in refusal(go, *words)
 
 
+@pytest.mark.slow
 def test_the_page_s_command_repeats_the_run(go: Go, pictures: Path, tmp_path: Path) -> None:
     """No option stands in it that would be refused."""
     words = ("audit", pictures, "--label", "y", *ASK, "--batch-size", 4, "--out", tmp_path / "run")

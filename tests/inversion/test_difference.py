@@ -261,6 +261,7 @@ def test_no_layers_are_refused() -> None:
         Difference(task, params_of(task.model), Cosine(layers=()), wanted)
 
 
+@pytest.mark.slow
 def test_an_attack_gets_as_far_with_it() -> None:
     """In the mean of eight: one alone ends half or twice as far away after other roundings."""
     task = case("slim", torch.float32)[0]

@@ -84,6 +84,7 @@ def test_the_numbers_add_up_to_the_paper_s(name: str, total: dict[str, float]) -
     assert found == pytest.approx(total)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_cell_of_each_grid_runs(path: Path, data_folder: Path, tmp_path: Path) -> None:
     grid = unfold(read_grid_file(path), questions(), size="small", overrides={"iterations": "2"})

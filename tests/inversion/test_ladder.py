@@ -107,6 +107,7 @@ def test_the_attack_breaks_where_its_gain_is_not_shown() -> None:
     assert dashed not in str(draw_ladder(steps[:2], name="a"))
 
 
+@pytest.mark.slow
 def test_the_command_runs_all_rungs(tmp_path: Path, monkeypatch, capsys) -> None:
     source = pictures(40, side=32)
     assert source.pixels is not None

@@ -357,6 +357,7 @@ def test_rough_images_have_a_shorter_search(
     torch.testing.assert_close(found.rounds[1]["psnr"], wished)
 
 
+@pytest.mark.slow
 def test_two_epochs_of_two_images_match_and_help() -> None:
     """Distinct labels name the records, so the matching is right."""
     scenario, attempt = staged(

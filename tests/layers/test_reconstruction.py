@@ -128,6 +128,7 @@ def test_the_scores_are_those_of_the_images(task, images) -> None:
     torch.testing.assert_close(found.mse, 10 ** (-found.psnr / 10))
 
 
+@pytest.mark.slow
 def test_the_first_layer_gives_more_than_the_last(task, images) -> None:
     """The last layer holds its own input alone, a mean of few features of the image."""
     first, last, both = rebuild(task, images, ("0",), ("7",), ("0", "7"), iterations=30)

@@ -129,6 +129,7 @@ def test_a_small_alexnet_on_cifar10(tmp_path: Path) -> None:
     assert min(found[name]["auroc"] for name in attacks[:2]) > alone + 0.08
 
 
+@pytest.mark.slow
 def test_one_seed_of_location30_leaks(tmp_path: Path, data_folder: Path) -> None:
     settings = {"size": 1250, "rounds": 40, "adversary": ("gradients:epochs=10", "kmeans")}
     found = figures_of(*location30(0), tmp_path / "run", **settings)

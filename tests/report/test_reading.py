@@ -44,6 +44,7 @@ def check(page: Path, cards: int) -> None:
     assert text.split('<ul class="answers">')[1].split("</ul>")[0].count("<li") == cards
 
 
+@pytest.mark.slow
 def test_the_page_is_read_in_two_minutes_and_repeats_no_sentence(page: Path) -> None:
     check(page, 3)
 

@@ -344,6 +344,7 @@ def test_dask_leaves_the_store_of_one_process(folder: Path, tmp_path: Path, dask
     assert left_in(tmp_path / "out") == ["cells", "run.yaml", "timings.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_dask_loses_a_worker_and_uses_one_that_joins_late(
     folder: Path, tmp_path: Path, dask: Any

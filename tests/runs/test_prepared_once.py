@@ -76,12 +76,14 @@ def test_one_question(people: Path, calls: Counter[str], tmp_path: Path) -> None
     assert calls == {"data": 1, "inference": 1}
 
 
+@pytest.mark.slow
 def test_all_words_of_a_question(people: Path, calls: Counter[str], tmp_path: Path) -> None:
     words = [one for ask in ASKS for one in ("--ask", ask)]
     finished("audit", people, *ROLES, *FAST, *words, "--out", tmp_path / "out")
     assert calls == {"data": 1, "inference": 1}
 
 
+@pytest.mark.slow
 def test_all_questions(people: Path, calls: Counter[str], tmp_path: Path) -> None:
     sets = [part for name, one in TINY.items() for part in ("--set", f"{name}={one}")]
     finished("audit", people, *ROLES, *FAST, *sets, "--ask", "all", "--out", tmp_path / "out")
@@ -89,6 +91,7 @@ def test_all_questions(people: Path, calls: Counter[str], tmp_path: Path) -> Non
     assert calls == {"data": 1, **dict.fromkeys(asked, 1)}
 
 
+@pytest.mark.slow
 def test_a_grid_of_four_cells(people: Path, calls: Counter[str], tmp_path: Path) -> None:
     file = tmp_path / "grid.yaml"
     file.write_text(

@@ -63,6 +63,7 @@ def undisturbed(table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return figures(out), seconds
 
 
+@pytest.mark.slow
 def test_killed_and_finished_by_workers_of_more_threads(
     table: Path,
     tmp_path: Path,
@@ -100,6 +101,7 @@ def test_killed_five_times_at_random(
     assert figures(out) == undisturbed[0]
 
 
+@pytest.mark.slow
 def test_interrupted_from_the_keyboard(table: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     running = subprocess.Popen(

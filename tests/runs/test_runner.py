@@ -120,6 +120,7 @@ def test_each_cell_is_the_audit_of_its_settings(
     assert len(undisturbed) == 2 * 6 + 1
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_killed_and_started_again_with_two_jobs(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path

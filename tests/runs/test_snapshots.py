@@ -159,6 +159,7 @@ def cells(out: Path) -> dict[str, bytes]:
     return {one.name: one.read_bytes() for one in files}
 
 
+@pytest.mark.slow
 def test_a_search_over_epochs_killed_at_many_moments_ends_equal(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +200,10 @@ def release(grads: Any, generator: torch.Generator) -> Any:
     return Slow()(grads, generator)
 
 
-@pytest.mark.parametrize("at", [4, 12, 20, 50, 70, 120])
+MOMENTS = [20, *(pytest.param(at, marks=pytest.mark.slow) for at in (4, 12, 50, 70, 120))]
+
+
+@pytest.mark.parametrize("at", MOMENTS)
 def test_a_guarantee_killed_at_many_moments_ends_equal(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
@@ -257,6 +261,7 @@ def killed_with_a_state(words: list[object], out: Path, name: str) -> None:
         processes.kill(running)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_killed_process_continues_within_its_attempt(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -83,6 +83,7 @@ def test_claims_are_judged_on_curves_that_are_known(claims: ModuleType) -> None:
     assert " holds" in line
 
 
+@pytest.mark.slow
 def test_a_tiny_cell_of_the_table_plays_and_is_judged(
     data_folder: Path, claims: ModuleType, tmp_path: Path
 ) -> None:

@@ -150,6 +150,7 @@ def test_the_report_never_calls_a_bound_the_information(answer: Answer) -> None:
         assert wrong not in html
 
 
+@pytest.mark.slow
 def test_the_paper_s_mine_is_in_sample_and_a_defense_has_a_curve_of_its_own(
     tmp_path: Path,
 ) -> None:

@@ -51,6 +51,7 @@ class Sleeping:
         return {"pid": os.getpid(), "threads": torch.get_num_threads()}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_process")
 def test_a_stream_gives_estimates_at_its_checkpoints() -> None:
     seen: list[tuple[dict[str, float], int]] = []

@@ -61,6 +61,7 @@ def test_the_live_line_is_seen_on_a_terminal_and_the_loops_output_stays_its_own(
     assert output == "of the loop\n"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_without_a_terminal_nothing_is_shown() -> None:
     done = subprocess.run(
