@@ -105,6 +105,8 @@ def test_what_the_search_does_not_match_is_not_understood(tmp_path: Path) -> Non
     keep(tmp_path, "sgd", noise=1.0)  # no record has such an update
     one = found(tmp_path, "--iterations", 3)
     assert (one["verdict"], one["level"]) == ("Not understood", "inconclusive")
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "not understood. Name how the clients trained: <code>--local-optimizer</code>" in page
     ended = asked(tmp_path, "--iterations", 3, "--out", "again")
     assert "Not matched: the update of the rebuilt records matches the sent one to" in ended.stdout
     assert "Assumed: plain SGD (no optimizer is named)" in ended.stdout

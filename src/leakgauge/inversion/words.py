@@ -23,6 +23,12 @@ SERVER_LR = 0.01
 none; this one is ours."""
 
 NOT_UNDERSTOOD = "Not understood"
+REMEDY = (
+    "Name how the clients trained: `--local-optimizer`, `--local-steps`, `--batch-size`. Or search "
+    "longer: `--iterations`, `--restarts`."
+)
+"""What helps where an update is not understood."""
+
 ASSUMED = "assumed"
 """The detail of a measurement that says what the attacker assumed of a client's training."""
 

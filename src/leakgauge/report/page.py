@@ -130,6 +130,9 @@ def folded(section: Section) -> tuple[Markup, list[Markup]]:
     return Markup(_PARAGRAPH.sub(kept, str(section.html))), rules
 
 
+WHY = "Its card says why."
+"""What helps where no remedy is known: the reason."""
+
 FEW_WORDS = 8
 """Number of blanks from which a paragraph counts as a sentence of its own."""
 
@@ -149,7 +152,7 @@ def next_steps(sections: Sequence[Section]) -> list[str]:
         several = sum(len(section.rows) for section in sections) > 1  # the strongest is first
         steps = [] if several else [f"The strongest finding is `{top.ask}`: {top.verdict}."]
     elif top.level == "inconclusive":
-        steps = [f"`{top.ask}` is inconclusive: {top.text}"]
+        steps = [f"`{top.ask}`: {top.verdict[:1].lower()}{top.verdict[1:]}. {top.remedy or WHY}"]
     else:
         steps = [
             "No question shows a leak. That holds for these adversaries and this much data; a "

@@ -56,6 +56,7 @@ class Row:
         secret: name of the secret; empty if the question has no such column.
         broken: whether a stated promise does not hold; it fails a build.
         open_end: whether the interval has no upper end; ``estimate.high`` is a stand-in then.
+        remedy: what helps where the answer is inconclusive, in a sentence; empty if unknown.
     """
 
     ask: str
@@ -70,6 +71,7 @@ class Row:
     secret: str = ""
     broken: bool = False
     open_end: bool = False
+    remedy: str = ""
 
     @property
     def interval(self) -> str:
