@@ -1,7 +1,7 @@
 """A room's declared face: which function of the room does each part of a ``Question``."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait 
     from leakgauge.data.source import Source
     from leakgauge.report.compare import Comparison, Group
     from leakgauge.report.section import Badge, Chart, Section
+    from leakgauge.results.measurements import Run
     from leakgauge.results.metrics import Metric
     from leakgauge.runs.assessment import Assessment, Controls
     from leakgauge.runs.work import WorkFolder
@@ -92,16 +93,23 @@ class Room:
     ) -> Answer:
         """Measure; a repeated run resumes from what the folder keeps.
 
+        Claims of the defenses that are wrong by design are warnings of every room, said first.
+
         Raises:
             InputError: nothing could be measured.
         """
+        doubted = doubted_claims(prepared.spec, run=getattr(prepared, "run", None))
+        for text in doubted:
+            progress.warn(text)
         answer: Answer = self._part("run")(prepared, folder, progress, workers=workers)
-        return answer
+        warnings = list(dict.fromkeys([*doubted, *answer.run.warnings]))
+        return replace(answer, run=replace(answer.run, warnings=warnings))
 
     def section(self, answer: Answer, folder: Path) -> "Section":
         """Return the section of the report."""
         section: Section = self._part("section")(answer, self, folder)
-        return section
+        unsaid = [text for text in answer.run.warnings if text not in section.warnings]
+        return replace(section, warnings=[*unsaid, *section.warnings])
 
     def to_json(self, answer: Answer, folder: Path) -> dict[str, Any]:
         """Return the figures as plain values."""
@@ -132,6 +140,27 @@ class Room:
         module, _, attribute = {**PLACES, **self.places}[name].partition(":")
         inside = module if module.startswith("leakgauge.") else f"{self.home}.{module}"
         return getattr(import_module(inside), attribute)
+
+
+def doubted_claims(spec: Spec, *, run: "Run | None" = None) -> tuple[str, ...]:
+    """Return one line for each claim of the settings' defenses that is wrong by design.
+
+    Args:
+        spec: settings; those named ``defense`` and ``mechanism`` name defenses.
+        run: description of the run, which may hold the number of records.
+    """
+    named = getattr(spec, "defense", ())
+    texts = [*((named,) if isinstance(named, str) else named), getattr(spec, "mechanism", "")]
+    if not any(texts):
+        return ()
+    from leakgauge.defenses.doubts import doubts
+
+    batch, records = getattr(spec, "batch_size", None), run and run.data.get("records")
+    return doubts(
+        filter(None, texts),
+        batch_size=batch if isinstance(batch, int) else None,
+        records=records if isinstance(records, int) else None,
+    )
 
 
 def no_charts(comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[Chart]":

@@ -13,6 +13,7 @@ from leakgauge.runs.cell import CellJob, CellOutcome, run_cell
 from leakgauge.runs.executors.executor import Executor
 from leakgauge.runs.executors.processes import Processes
 from leakgauge.runs.grid import Grid
+from leakgauge.runs.room import doubted_claims
 from leakgauge.runs.remote import RemoteResult, keep_result, remote_jobs
 from leakgauge.runs.sources import forget, source_of
 from leakgauge.runs.spec import Spec, plain
@@ -54,6 +55,8 @@ def run_grid(
     """
     executor = executor or Processes(workers)
     by_cell, refused = _resolved(grid)
+    for text in dict.fromkeys(text for cell in grid.cells for text in doubted_claims(cell)):
+        say(text)
     jobs = {job.key: job for job in by_cell.values()}
     store = Store.claim(out, _described(grid, by_cell), say)
     done = [key for key, job in jobs.items() if store.kept(key, job.identity, say) is not None]
