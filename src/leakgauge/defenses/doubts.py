@@ -68,14 +68,16 @@ def _doubts(text: str, batch_size: int | None, records: int | None) -> Iterator[
 def _local(text: str, stated: Statement) -> Iterator[str]:
     """Doubt a sensitivity below the clip, or an epsilon that protects nothing."""
     one, release, claim = stated.settings, stated.mechanism, stated.claim
-    assert release is not None and claim is not None
+    assert release is not None
+    assert claim is not None
     if one.sensitivity < one.clip:
         write = sensitivity_for(claim, one.clip, OTHER)
+        same = large(claim.epsilon * one.clip / one.sensitivity)
         yield (
             f"`{text}` claims epsilon {claim.epsilon:g}, but its sensitivity {one.sensitivity:g} "
             f"is below its clip {one.clip:g}; at the clip the same formula gives "
-            f"{large(claim.epsilon * one.clip / one.sensitivity)}, and {_exact(release, claim.delta)}"
-            f": for epsilon {claim.epsilon:g} write sensitivity={write:g}"
+            f"{same}, and {_exact(release, claim.delta)}: for epsilon {claim.epsilon:g} "
+            f"write sensitivity={write:g}"
         )
     elif claim.epsilon > LARGEST:
         yield (

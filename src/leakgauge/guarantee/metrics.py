@@ -11,6 +11,9 @@ PER_ATTRIBUTE_RATIO = "per_attribute_ratio"
 HELD_OUT_RATIO = "per_attribute_ratio_held_out"
 DISTANCE_OVER_CLIP = "distance_over_clip"
 
+CLAIMED = "claimed"
+"""Name in ``Measurement.theory`` of the epsilon that a filter's own parameters say."""
+
 METRICS = {
     EPSILON: Metric(title="Epsilon, measured", high=math.inf, chance=0.0),
     GAUSSIAN: Metric(

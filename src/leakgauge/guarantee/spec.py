@@ -70,8 +70,9 @@ class GuaranteeSpec(Spec):
     )
     mechanism: str = setting(
         MECHANISMS[0],
-        "mechanism to audit: dpsgd, opacus, or your own as MODULE:FUNCTION, called with "
-        "(gradients by name [1, ...], torch.Generator)",
+        "mechanism to audit: dpsgd, opacus, a defense that clips and adds Gaussian noise such as "
+        "local-dp:clip=1,sensitivity=1,epsilon=1,delta=1e-05 (without --clip and --noise), or "
+        "your own as MODULE:FUNCTION, called with (gradients by name [1, ...], torch.Generator)",
         DEFENSE,
     )
     delta: Real = setting(1e-5, "delta of all epsilons", DEFENSE, above=0)

@@ -20,16 +20,16 @@ References:
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.privacy.accounting import accountants_installed
 from leakgauge.privacy.estimate import epsilon_of_mu
 
-Unit = Literal["client", "record"]
+Protected = Literal["client", "record"]
 Relation = Literal["add", "replace"]
 
-CLIENT, RECORD = get_args(Unit)
+CLIENT, RECORD = get_args(Protected)
 ADD, REPLACE = get_args(Relation)
 
 FEW = 1_000
@@ -48,11 +48,11 @@ class Neighbours:
     'client, replaced'
     """
 
-    unit: Unit = "client"
+    unit: Protected = "client"
     relation: Relation = "replace"
 
     def __post_init__(self) -> None:
-        require_choice(self.unit, "unit of privacy", get_args(Unit))
+        require_choice(self.unit, "unit of privacy", get_args(Protected))
         require_choice(self.relation, "relation of neighbours", get_args(Relation))
 
     def __str__(self) -> str:
@@ -76,14 +76,6 @@ class Follows:
     delta: float
     least: float
     pure: float = math.inf
-
-
-class Mechanism(Protocol):
-    """A release whose privacy is known."""
-
-    def follows(self, near: Neighbours, delta: float, *, rounds: int = 1) -> Follows:
-        """Return the epsilon of ``rounds`` releases, each with fresh noise."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -117,7 +109,7 @@ class GaussianRelease:
         twice = near.relation == REPLACE or (whole_update and near.unit == RECORD)
         shared = 1 if whole_update or near.unit == CLIENT else self.batch
         assert shared is not None
-        return (2 if twice else 1) * self.clip / shared
+        return (2.0 if twice else 1.0) * self.clip / float(shared)
 
     def follows(self, near: Neighbours, delta: float, *, rounds: int = 1) -> Follows:
         """Return the exact epsilon of ``rounds`` releases, each with fresh noise.
@@ -186,7 +178,7 @@ class SparseRelease:
     def choice(self) -> float:
         """Upper bound of the epsilon of the choice of coordinates."""
         threshold = self.epsilon / (1 + (2 * self.sent) ** (2 / 3))
-        return threshold + (self.epsilon - threshold) * self.coordinates / self.sent
+        return float(threshold + (self.epsilon - threshold) * self.coordinates / self.sent)
 
     def follows(self, near: Neighbours, delta: float, *, rounds: int = 1) -> Follows:
         """Return the epsilon of ``rounds`` releases, each with fresh noise.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakgauge.runs.question import Answer, Prepared, Progress
-from leakgauge.runs.spec import Spec
+from leakgauge.runs.spec import NONE, Spec
 
 if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait for.
     from leakgauge.data.source import Source
@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait 
     from leakgauge.results.metrics import Metric
     from leakgauge.runs.assessment import Assessment, Controls
     from leakgauge.runs.work import WorkFolder
+
+DPSGD = "dpsgd"
 
 PLACES: Mapping[str, str] = {
     "metrics": "metrics:METRICS",
@@ -150,8 +152,10 @@ def doubted_claims(spec: Spec, *, run: "Run | None" = None) -> tuple[str, ...]:
         run: description of the run, which may hold the number of records.
     """
     named = getattr(spec, "defense", ())
-    texts = [*((named,) if isinstance(named, str) else named), getattr(spec, "mechanism", "")]
-    if not any(texts):
+    texts = [named] if isinstance(named, str) else [*named]
+    # DP-SGD as a mechanism has the clip and the noise of other settings, which its room judges.
+    texts += [one for one in [getattr(spec, "mechanism", "")] if one.partition(":")[0] != DPSGD]
+    if not any(text and text != NONE for text in texts):
         return ()
     from leakgauge.defenses.doubts import doubts
 

@@ -13,8 +13,8 @@ from leakgauge.runs.cell import CellJob, CellOutcome, run_cell
 from leakgauge.runs.executors.executor import Executor
 from leakgauge.runs.executors.processes import Processes
 from leakgauge.runs.grid import Grid
-from leakgauge.runs.room import doubted_claims
 from leakgauge.runs.remote import RemoteResult, keep_result, remote_jobs
+from leakgauge.runs.room import doubted_claims
 from leakgauge.runs.sources import forget, source_of
 from leakgauge.runs.spec import Spec, plain
 from leakgauge.runs.store import GRID, Description, Store

@@ -18,12 +18,12 @@ NAME = "guarantee"
 EXAMPLES = (
     "leakgauge guarantee adult --attribute sex --clip 1 --noise 1",
     "leakgauge guarantee adult --attribute sex --clip 1 --noise 1 --mechanism my_module:release",
+    "leakgauge guarantee adult --attribute sex --mechanism "
+    "local-dp:clip=1,sensitivity=1,epsilon=1,delta=1e-05",
 )
 
 
-@options.with_options(
-    GuaranteeSpec, required=("attribute", "clip", "noise"), without=("ask", "task", "defense")
-)
+@options.with_options(GuaranteeSpec, required=("attribute",), without=("ask", "task", "defense"))
 @gated
 def guarantee(
     table: Annotated[
@@ -41,11 +41,20 @@ def guarantee(
 ) -> None:
     """Measure whether DP-SGD hides an attribute of a single record, as it promises."""
 
+    from leakgauge.guarantee.filter import is_filter  # loads torch
+
     require(
         "private" not in given or given.get("rounds", 0) > 0,
         "--private is about the records to train on, and without --rounds nothing is trained; "
         "add --rounds, or leave it out",
     )
+
+    for name in ("clip", "noise"):
+        require(
+            name in given or is_filter(given.get("mechanism", "dpsgd")),
+            f"--{name} is missing; name the clip and the noise of DP-SGD, or a filter that has its "
+            "own with --mechanism local-dp:...",
+        )
 
     def command() -> Command:
         question = questions()[NAME]

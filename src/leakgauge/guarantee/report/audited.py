@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.core.checks import require
-from leakgauge.guarantee.metrics import DISTANCE_OVER_CLIP, EPSILON, GAUSSIAN, IN_SAMPLE
+from leakgauge.guarantee.metrics import CLAIMED, DISTANCE_OVER_CLIP, EPSILON, GAUSSIAN, IN_SAMPLE
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.report.facts import plain_interval
 from leakgauge.results.measurements import Measurement
@@ -62,6 +62,16 @@ class AuditedGuarantee:
     def violated(self) -> bool:
         """Whether the mechanism breaks its claim for this record (at 95 % confidence)."""
         return self.figures[GAUSSIAN].estimate.low > self.theory["pair_exact"]
+
+    @property
+    def claimed(self) -> float | None:
+        """The epsilon that a filter's own parameters say; None for another mechanism."""
+        return self.theory.get(CLAIMED)
+
+    @property
+    def refutes_claim(self) -> bool:
+        """Whether the releases show more than a filter's parameters say (at 95 % confidence)."""
+        return self.claimed is not None and self.figures[GAUSSIAN].estimate.low > self.claimed
 
     def upper_end(self, metric: str) -> float:
         """Return the upper end of an epsilon's interval: infinite if no trial went wrong.

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from leakgauge.guarantee.filter import is_filter
 from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN, IN_SAMPLE, METRICS
 from leakgauge.guarantee.report.audited import AuditedGuarantee, audited_guarantee
 from leakgauge.guarantee.report.charts import draw_scores
@@ -133,8 +134,12 @@ def next_command(audited: AuditedGuarantee) -> str:
     more trials, a random record a crafted one.
     """
     spec = _spec(audited.settings)
+    if is_filter(spec.mechanism):
+        spec = replace(spec, clip=None, noise=None)
     if audited.violated:
         spec = replace(spec, seed=spec.seed + 1)
+    elif protects_nothing(audited) and is_filter(spec.mechanism):
+        return ""
     elif protects_nothing(audited):
         spec = replace(spec, noise=noise_for(audited, ADVISED[0]))
     elif audited.saturated:

@@ -2,9 +2,12 @@
 
 import math
 
-from leakgauge.guarantee.metrics import GAUSSIAN
+from leakgauge.defenses.claims import sensitivity_for
+from leakgauge.guarantee.filter import claim_of, is_filter
+from leakgauge.guarantee.metrics import CLAIMED, GAUSSIAN
 from leakgauge.guarantee.report.audited import AuditedGuarantee
 from leakgauge.privacy.estimate import noise_for_epsilon
+from leakgauge.privacy.promises import Neighbours
 from leakgauge.report.section import Level
 from leakgauge.report.wording import count, short
 
@@ -17,7 +20,10 @@ PROTECTS_NOTHING = 20.0
 ADVISED = (8.0, 1.0)
 """Epsilons for which the report names the noise, if the promise is larger."""
 
+CLAIM_REFUTED = "The claim does not hold"
+
 THEORY = {
+    CLAIMED: "Claimed by the filter's own parameters",
     "pair_exact": "Promised for this record (exact)",
     "mechanism_exact": "Promised for the worst record (exact, at twice the clip)",
     "mechanism_exact_at_clip": "Exact, at the clip",
@@ -36,6 +42,8 @@ BIASED = (
 
 def headline(audited: AuditedGuarantee) -> tuple[Level, str]:
     """Return the level and the verdict in a few words."""
+    if audited.refutes_claim and not audited.violated:
+        return "strong", CLAIM_REFUTED
     return verdict_words(audited.theory["mechanism_exact"], violated=audited.violated)
 
 
@@ -92,13 +100,26 @@ def noise_for(audited: AuditedGuarantee, epsilon: float) -> float:
 
 
 def more_noise(audited: AuditedGuarantee) -> str:
-    """Return the noise for the epsilons of ``ADVISED`` below the promise; empty without any."""
+    """Return the noise for the epsilons of ``ADVISED`` below the promise; empty without any.
+
+    For a filter that claims an epsilon it is the sensitivity that its formula needs.
+    """
+    if is_filter(str(audited.settings["mechanism"])):
+        return _more_sensitivity(audited)
     enough = [
         f"`--noise {noise_for(audited, epsilon):g}` promises {epsilon:g}"
         for epsilon in ADVISED
         if epsilon < audited.theory["mechanism_exact"]
     ]
     return f"More noise promises more: at this clip, {' and '.join(enough)}." if enough else ""
+
+
+def _more_sensitivity(audited: AuditedGuarantee) -> str:
+    claim = claim_of(str(audited.settings["mechanism"]))
+    if claim is None or audited.theory["mechanism_exact"] <= 1.01 * claim.epsilon:
+        return ""
+    write = sensitivity_for(claim, float(audited.settings["clip"]), Neighbours())
+    return f"With `sensitivity={write:g}` the filter keeps its claim of {claim.epsilon:g}."
 
 
 def _outcome(audited: AuditedGuarantee) -> str:
@@ -110,8 +131,9 @@ def _outcome(audited: AuditedGuarantee) -> str:
             "this verdict in at most 5 of 100 audits; repeat with another --seed."
         )
     most = short(audited.theory["largest_showable_gaussian_low"])
+    what = "the promise" if audited.claimed is None else "what follows from the noise"
     return (
-        "The audit found nothing against the promise. This is not a proof: another record may "
+        f"The audit found nothing against {what}. This is not a proof: another record may "
         f"show more, and this many trials can refute no promise above {most}."
     )
 
@@ -165,10 +187,29 @@ def _limit(audited: AuditedGuarantee) -> str:
 
 def _promised(audited: AuditedGuarantee) -> str:
     theory = audited.theory
+    says = "Promised" if audited.claimed is None else f"{_claimed(audited)}From its noise follows"
+    worst = _at_most(theory["mechanism_exact"]).removeprefix("at most ")
     return (
-        f"Promised: epsilon is at most {short(theory['pair_exact'])} for this record and "
-        f"{short(theory['mechanism_exact'])} for the worst one, at delta "
+        f"{says}: epsilon is {_at_most(theory['pair_exact'])} for this record and "
+        f"{worst} for the worst one, at delta "
         f"{audited.settings['delta']:g}."
+    )
+
+
+def _at_most(value: float) -> str:
+    words = short(value)
+    return words if words.startswith("above") else f"at most {words}"
+
+
+def _claimed(audited: AuditedGuarantee) -> str:
+    """Return what the filter claims beside what its releases show; empty for another mechanism."""
+    if audited.claimed is None:
+        return ""
+    low = short(audited.figures[GAUSSIAN].estimate.low)
+    against = ", which refutes the claim" if audited.refutes_claim else ""
+    return (
+        f"The filter claims epsilon {short(audited.claimed)}. Its releases show at least {low}"
+        f"{against}. "
     )
 
 

@@ -12,8 +12,9 @@ from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params, Task
 from leakgauge.defenses import dpsgd
 from leakgauge.gradients import params_of
+from leakgauge.guarantee.filter import filter_of, is_filter
 from leakgauge.guarantee.game import AuditResult, audit_pair
-from leakgauge.guarantee.mechanism import build_mechanism
+from leakgauge.guarantee.mechanism import DPSGDMechanism, Mechanism, build_mechanism
 from leakgauge.guarantee.pair import NeighbourPair
 from leakgauge.guarantee.run.measure import measurements_of
 from leakgauge.guarantee.run.preparing import GuaranteePrepared
@@ -70,7 +71,7 @@ def _audit(
         task,
         params,
         pair,
-        build_mechanism(spec.mechanism, prepared.claimed),
+        mechanism_of(spec.mechanism, prepared.claimed),
         claimed=prepared.claimed,
         statistic=STATISTICS[spec.statistic],
         trials=spec.trials,
@@ -80,6 +81,11 @@ def _audit(
     )
     progress.step(RELEASING, 1, 1)
     return pair, result
+
+
+def mechanism_of(name: str, claimed: DPSGDMechanism) -> Mechanism:
+    """Return the audited mechanism: a filter, or one of ``build_mechanism``."""
+    return filter_of(name) if is_filter(name) else build_mechanism(name, claimed)
 
 
 def initial_task(prepared: GuaranteePrepared) -> Task:

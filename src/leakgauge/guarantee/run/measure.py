@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from leakgauge.core.knowledge import ADAPTIVE
+from leakgauge.guarantee.filter import claim_of, is_filter
 from leakgauge.guarantee.game import AuditResult
 from leakgauge.guarantee.metrics import (
+    CLAIMED,
     DISTANCE_OVER_CLIP,
     EPSILON,
     GAUSSIAN,
@@ -32,7 +34,8 @@ def measurements_of(
     prepared: GuaranteePrepared, pair: NeighbourPair, result: AuditResult
 ) -> list[Measurement]:
     """Return one measurement per figure."""
-    promised = _theory(result)
+    stated = claim_of(prepared.spec.mechanism)
+    promised = {**_theory(result), **({CLAIMED: stated.epsilon} if stated is not None else {})}
     figures = _figures(result, promised["mechanism_exact"])
     scores = histogram_of(result.null, result.alternative, BINS)
     spec, claim = prepared.spec, prepared.claimed
@@ -42,7 +45,9 @@ def measurements_of(
         dataset=prepared.source.name,
         label=prepared.label,
         secret=prepared.attribute,
-        defense=f"dpsgd:clip={claim.clip:g},noise={claim.noise:g}",
+        defense=spec.mechanism
+        if is_filter(spec.mechanism)
+        else f"dpsgd:clip={claim.clip:g},noise={claim.noise:g}",
         knowledge=ADAPTIVE,
         adversary=spec.statistic,
         seed=spec.seed,

@@ -14,6 +14,7 @@ from leakgauge.data.roles import resolve_roles
 from leakgauge.data.source import Source, explained
 from leakgauge.data.table import Roles, Table, make_table
 from leakgauge.guarantee.checking import check, claimed_by, promised_by
+from leakgauge.guarantee.filter import is_filter
 from leakgauge.guarantee.mechanism import DPSGDMechanism
 from leakgauge.guarantee.spec import BOX, CRAFTED, GuaranteeSpec
 from leakgauge.results.measurements import Run
@@ -92,7 +93,8 @@ def _resolved(spec: GuaranteeSpec, roles: Roles, attribute: str) -> GuaranteeSpe
     cut = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
     kept = [name for name in roles.drop if name != attribute]
     dpsgd = claimed_by(spec)
-    chosen = (spec.clip, spec.noise) != (None, None) or promised_by(spec.defense) is not None
+    named = is_filter(spec.mechanism) or promised_by(spec.defense) is not None
+    chosen = named or (spec.clip, spec.noise) != (None, None)
     return replace(
         spec,
         attribute=attribute,
