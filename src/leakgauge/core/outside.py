@@ -139,6 +139,15 @@ def read_written(path: Path, expected: str, *, texts: bool = False) -> Any:
     Raises:
         InputError: with the reason alone, as ``parse_yaml``; the file is missing or too large.
     """
+    return parse_yaml(written_text(path, expected), texts=texts)
+
+
+def written_text(path: Path, expected: str) -> str:
+    """Return the text of a file of a user, of at most ``LARGEST_FILE`` bytes.
+
+    Raises:
+        InputError: with the reason alone: the file is missing, too large or not UTF-8.
+    """
     try:
         size = path.stat().st_size
         require(
@@ -150,7 +159,7 @@ def read_written(path: Path, expected: str, *, texts: bool = False) -> Any:
         raise InputError(f"no such file; expected {expected}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read ({error})") from error
-    return parse_yaml(text, texts=texts)
+    return text
 
 
 def _unreadable(error: Exception) -> InputError:

@@ -148,16 +148,16 @@ def mechanism_of(defense: Defense, *, batch_size: int) -> GaussianRelease | None
     return None if clip is None or not variance else GaussianRelease(clip, math.sqrt(variance))
 
 
-def sensitivity_for(claim: Claim, clip: float, near: Neighbours) -> float:
+def sensitivity_for(claim: Claim, clip: float, near: Neighbours, *, rounds: int = 1) -> float:
     """Return the sensitivity to write into ``local-dp`` for the epsilon that its claim means.
 
     The formula of ``local-dp`` turns it into the smallest noise that keeps the claim for these
-    neighbours. It has three digits, rounded up.
+    neighbours over all rounds. It has three digits, rounded up.
 
     >>> sensitivity_for(Claim(10.0, 1e-5), 1.0, Neighbours())
     2.07
     """
-    moved = GaussianRelease(clip, 1.0).sensitivity(near)
+    moved = GaussianRelease(clip, 1.0).sensitivity(near) * math.sqrt(rounds)
     std = noise_for_epsilon(claim.epsilon, moved, claim.delta)
     exact = std * claim.epsilon / math.sqrt(2 * math.log(1.25 / claim.delta))
     unit = 10.0 ** (math.floor(math.log10(exact)) - 2)

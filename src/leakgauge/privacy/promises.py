@@ -142,6 +142,8 @@ class SparseRelease:
         noise: epsilon of each coordinate that is sent.
         total: epsilon of all coordinates that are sent (NVFlare's ``epsilon_release``), which
             replaces ``noise``; None where ``noise`` sets it.
+        threshold: part of ``epsilon`` that the noise of the threshold gets; None for NVFlare's
+            share, 1 of 1 + (2 c)^(2/3).
     """
 
     coordinates: int
@@ -149,6 +151,7 @@ class SparseRelease:
     epsilon: float
     noise: float
     total: float | None = None
+    threshold: float | None = None
 
     def __post_init__(self) -> None:
         require_count(self.coordinates, "number of parameters")
@@ -158,6 +161,11 @@ class SparseRelease:
         )
         require_positive(self.epsilon, "epsilon")
         require_positive(self.noise if self.total is None else self.total, "noise")
+        require(
+            self.threshold is None or 0 < self.threshold < self.epsilon,
+            f"epsilon of the threshold is {self.threshold}; expected a number between 0 and "
+            f"{self.epsilon:g}",
+        )
 
     @property
     def sent(self) -> int:
@@ -177,7 +185,8 @@ class SparseRelease:
     @property
     def choice(self) -> float:
         """Upper bound of the epsilon of the choice of coordinates."""
-        threshold = self.epsilon / (1 + (2 * self.sent) ** (2 / 3))
+        share = self.epsilon / (1 + (2 * self.sent) ** (2 / 3))
+        threshold = share if self.threshold is None else self.threshold
         return float(threshold + (self.epsilon - threshold) * self.coordinates / self.sent)
 
     def follows(self, near: Neighbours, delta: float, *, rounds: int = 1) -> Follows:
