@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 Accountant = Literal["rdp", "pld"]
 
+HUGE = 1e6
+"""A ratio of sensitivity to noise from which the bound of epsilon is exact to six digits."""
+
 CLASSIC = "classic"
 GAUSSIAN = "gaussian"
 EXTRA = install_command("dp")
@@ -102,7 +105,7 @@ def epsilon_gaussian(sensitivity: float, sigma: float, delta: float) -> Epsilon:
         return Epsilon(0.0, delta, GAUSSIAN)
     # delta <= Phi(-t) < exp(-t^2 / 2) for epsilon = mu^2 / 2 + mu t: there it is small enough.
     high = mu * (mu / 2 + math.sqrt(-2 * target))
-    if _log_delta(high, mu) > target:  # beyond rounding: the upper bound is the result
+    if mu > HUGE or _log_delta(high, mu) > target:  # beyond rounding: the upper bound is the result
         return Epsilon(high, delta, GAUSSIAN)
     value = optimize.brentq(lambda e: _log_delta(e, mu) - target, 0.0, high, xtol=1e-14, rtol=1e-13)
     return Epsilon(float(value), delta, GAUSSIAN)
