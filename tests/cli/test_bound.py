@@ -76,6 +76,9 @@ COMMANDS: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
 READ_NOTHING = ("schema",)
 """Commands that read no file."""
 
+PRINT_ALONE = {"promise": ["configuration"]}
+"""Inputs of commands that print what they read and keep nothing; see ``test_promise.py``."""
+
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "bound-inputs.md"
 
 
@@ -86,6 +89,7 @@ def inputs_of_commands() -> dict[str, list[str]]:
         found.setdefault(str(words[0]), []).extend(inputs)
     for reader in READERS.values():
         found.setdefault(reader.words[0], []).extend(reader.reads)
+    found |= PRINT_ALONE
     return {name: list(dict.fromkeys(inputs)) for name, inputs in sorted(found.items())}
 
 

@@ -69,7 +69,8 @@ def promise(
 
     found = read_filters(file)
     require(len(found.filters) > 0, f"{file}: switches on no filter")
-    asked = _asked(unit, relation, rounds or found.rounds or 1, delta, parameters, units)
+    times = rounds if rounds is not None else found.rounds or 1
+    asked = _asked(unit, relation, times, delta, parameters, units)
     try:
         promises = [promise_of(one, asked) for one in found.filters]
     except InputError as error:

@@ -1,0 +1,162 @@
+"""``leakgauge promise``, and the warnings of other commands about claims that are wrong."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import command, gated_audit
+
+FLIP = "local-dp:clip=1,sensitivity=0.0001,epsilon=10,delta=1e-05"
+FLAGGED = "claims epsilon 10, but its sensitivity 0.0001 is below its clip 1"
+NOT_PRIVATE = "`percentile-privacy` gives no differential privacy"
+CLIENT = {
+    "format_version": 2,
+    "executors": [{"tasks": ["train"], "executor": {"path": "mine.Trainer"}}],
+    "task_result_filters": [
+        {
+            "tasks": ["train"],
+            "filters": [
+                {"path": "nvflare.app_common.filters.svt_privacy.SVTPrivacy", "args": {}},
+                {"name": "PercentilePrivacy"},
+                {
+                    "path": "mine.DPFilter",
+                    "args": {"clip": 1, "sensitivity": 1e-4, "epsilon": 10, "delta": 1e-5},
+                },
+            ],
+        }
+    ],
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config_fed_client.json"
+    path.write_text(json.dumps(CLIENT))
+    return path
+
+
+def answer(path: Path, *words: object) -> dict[str, Any]:
+    ended = command.run("promise", path, "--json", *words)
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
+
+
+def row(text: str, name: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith(name))
+
+
+def test_the_table_has_claims_follows_and_what_to_write(config: Path) -> None:
+    ended = command.run("promise", config, "--parameters", 7_033_300)
+    assert ended.returncode == 0, ended.stderr
+    svt, percentile, flip = (row(ended.stdout, f"{one} ") for one in
+                             ("SVTPrivacy", "PercentilePrivacy", "DPFilter"))  # fmt: skip
+    assert "epsilon 0.1 at delta 0" in svt
+    assert "epsilon 70,333 to 70,334 at delta 0" in svt
+    assert "no differential privacy" in percentile
+    assert "epsilon 10 at delta 1e-05  epsilon 8.52e+08 at delta 1e-05" in flip
+    assert "sensitivity=2.07" in flip
+    assert "at the clip its own formula gives epsilon 100,000" in ended.stdout
+    assert "unit of privacy: client, replaced" in ended.stdout
+
+
+def test_unit_and_relation_change_what_follows(config: Path) -> None:
+    found = {
+        words: answer(config, "--unit", words[0], "--relation", words[1])["filters"][2]["follows"]
+        for words in (("client", "add"), ("client", "replace"), ("record", "add"))
+    }
+    epsilons = [one["epsilon"] for one in found.values()]
+    assert epsilons[0] == pytest.approx(2.13e8, rel=1e-2)
+    assert epsilons[1] == epsilons[2] == pytest.approx(4 * epsilons[0], rel=1e-3)
+
+
+def test_rounds_compose(config: Path) -> None:
+    found = answer(config, "--rounds", 10, "--parameters", 1000)
+    svt, percentile, flip = found["filters"]
+    assert found["rounds"] == 10
+    assert svt["training"]["least"] == pytest.approx(10 * svt["follows"]["least"])
+    assert percentile["training"] is None
+    assert flip["training"]["epsilon"] == pytest.approx(10 * flip["follows"]["epsilon"], rel=1e-3)
+
+
+def test_an_edit_of_the_file_changes_the_answer(config: Path) -> None:
+    before = answer(config)
+    config.write_text(config.read_text().replace('"epsilon": 10', '"epsilon": 9'))
+    assert answer(config) != before
+
+
+def test_a_delta_above_one_over_the_units_is_said(config: Path) -> None:
+    notes = answer(config, "--units", 200_000)["filters"][2]["notes"]
+    assert "its delta 1e-05 is above 1/200000, so it may publish a whole client" in notes
+
+
+@pytest.mark.parametrize(("sensitivity", "code"), [(2.07, 0), (1e-4, 3)])
+def test_exit_code_three_where_no_filter_keeps_the_epsilon(
+    sensitivity: float, code: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "mods.yaml"
+    settings = f"clipping_norm: 1, sensitivity: {sensitivity}, epsilon: 10, delta: 1e-5"
+    path.write_text(f"mods:\n  - LocalDpMod: {{{settings}}}\n  - fixedclipping_mod\n")
+    assert command.run("promise", path, "--fail-above", 10).returncode == code
+    assert command.run("promise", path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--unit", "person"), "--unit is 'person'"),
+        (("--relation", "remove"), "--relation is 'remove'"),
+        (("--rounds", 0), "--rounds is 0"),
+        (("--parameters", -1), "--parameters is -1"),
+        (("--delta", 1), "--delta is 1"),
+    ],
+)
+def test_wrong_options_are_one_line(words: tuple[object, ...], reason: str, config: Path) -> None:
+    ended = command.run("promise", config, *words)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"error: {reason}")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_wrong_argument_names_the_file(config: Path) -> None:
+    config.write_text(config.read_text().replace('"sensitivity"', '"sensitivity": 1, "x"'))
+    config.write_text(config.read_text().replace('"epsilon": 10', '"epsilon": "ten"'))
+    ended = command.run("promise", config)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"error: {config}: mine.DPFilter: epsilon is 'ten'")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return gated_audit.write_people(tmp_path_factory.mktemp("people"))
+
+
+def test_an_audit_says_it_first_and_keeps_it(table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ("--defense", FLIP, "--defense", "percentile-privacy")
+    ended = gated_audit.audit(table, "smokes", out, *words)
+    assert ended.returncode == 0, ended.stderr
+    page = re.sub("`|</?code>", "", (out / "report.html").read_text())
+    for text in (FLAGGED, NOT_PRIVATE):
+        lines = [line for line in ended.stderr.splitlines() if text in line]
+        assert len(lines) == 1
+        assert lines[0].startswith("warning: ")
+        assert text.replace("`", "") in page
+    assert command.run("card", out, "--out", tmp_path).returncode == 0
+    card = json.loads((tmp_path / "audit-card.json").read_text())
+    assert FLAGGED in json.dumps(card)
+
+
+def test_a_grid_says_it(table: Path, tmp_path: Path) -> None:
+    cell = {
+        "data": str(table), "label": "income", "secret": "smokes", "drop": ["coin"], "rounds": 1,
+        "trials": 120, "batch_size": 4, "shadow": 100, "adversary": "energies",
+        "defense": [FLIP],
+    }  # fmt: skip
+    (tmp_path / "grid.yaml").write_text(json.dumps({"name": "grid", "grids": [cell]}))
+    ended = command.run("run", "grid.yaml", "--out", "grid", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.count(FLAGGED) == 1
