@@ -16,7 +16,7 @@ from leakgauge.integrations.filter_files import (
     SwitchedOn,
     read_filters,
 )
-from leakgauge.integrations.filter_promises import _PARAMETERS, SCALARS, Asked, promise_of
+from leakgauge.integrations.filter_promises import _PARAMETERS, SCALARS, PromiseTerms, promise_of
 from leakgauge.privacy.accounting import delta_gaussian
 from leakgauge.privacy.promises import Neighbours
 
@@ -65,7 +65,7 @@ def test_nvflare_counts_the_epsilon_that_we_count() -> None:
     sent = filter_.process_dxo(dxo, Shareable(), FLContext())
     assert sent is not None
     assert float(sent.data["count"]) == 7.0  # what ``SCALARS`` says
-    found = promise_of(SwitchedOn("SVTPrivacy", SVT, {}), Asked(parameters=2001))
+    found = promise_of(SwitchedOn("SVTPrivacy", SVT, {}), PromiseTerms(parameters=2001))
     assert found.one is not None
     count = filter_.get_privacy_ledger()[0]["epsilon_release"]
     assert found.one.least == pytest.approx(count)
@@ -154,7 +154,7 @@ def test_yaml_of_mods_is_read_and_text_is_a_number(tmp_path: Path) -> None:
         "    {noise_multiplier: 1, clipping_norm: 10, num_sampled_clients: 20}\n"
     )
     found = read_filters(path)
-    local, clipping, central = (promise_of(one, Asked(rounds=4)) for one in found.filters)
+    local, clipping, central = (promise_of(one, PromiseTerms(rounds=4)) for one in found.filters)
     assert local.claim is not None
     assert local.claim.epsilon == 10
     assert "the server" in clipping.why
@@ -186,7 +186,7 @@ def test_an_unknown_filter_is_not_judged() -> None:
 
 
 def test_the_advised_setting_keeps_the_claim() -> None:
-    asked = Asked(Neighbours("client", "replace"), rounds=10, parameters=1000)
+    asked = PromiseTerms(Neighbours("client", "replace"), rounds=10, parameters=1000)
     local = promise_of(SwitchedOn("LocalDpMod", "LocalDpMod", FLIP), asked)
     write = float(local.instead.partition("=")[2])
     better = promise_of(

@@ -23,7 +23,8 @@ class LocalDP(DefenseSettings):
 
     The noise has a standard deviation of sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon, the
     classical one for a single release with epsilon below 1. The user chooses the sensitivity: any
-    two updates clipped to a norm differ by up to twice that norm.
+    two updates clipped to a norm differ by up to twice that norm. ``defenses.doubts`` warns of a
+    smaller one than the clip, and ``defenses.claims`` says what follows.
 
     Args:
         clip: largest l2 norm of the update.

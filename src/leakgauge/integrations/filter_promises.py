@@ -25,8 +25,8 @@ SCALARS = "arrays that are a single number, such as counters of BatchNorm, leave
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The reading of a promise.
+class PromiseTerms:
+    """The terms under which promises are read.
 
     Attributes:
         near: unit of privacy and relation of neighbours.
@@ -81,7 +81,7 @@ class FilterPromise:
         return self.one.epsilon <= 1.01 * self.claim.epsilon
 
 
-def promise_of(switched: SwitchedOn, asked: Asked | None = None) -> FilterPromise:
+def promise_of(switched: SwitchedOn, asked: PromiseTerms | None = None) -> FilterPromise:
     """Return what a filter of a configuration promises.
 
     Args:
@@ -96,7 +96,7 @@ def promise_of(switched: SwitchedOn, asked: Asked | None = None) -> FilterPromis
     >>> found.claim.epsilon, f"{found.one.epsilon:.2e}", found.instead
     (10.0, '8.52e+08', 'sensitivity=2.07')
     """
-    asked = asked or Asked()
+    asked = asked or PromiseTerms()
     name, assumed = _kind(switched)
     if name is None:
         notes = (*switched.notes, "the filter is not known here, so nothing is said of it")
@@ -119,7 +119,7 @@ def _kind(switched: SwitchedOn) -> tuple[str | None, tuple[str, ...]]:
     return None, ()
 
 
-def _large_delta(found: FilterPromise, asked: Asked) -> tuple[str, ...]:
+def _large_delta(found: FilterPromise, asked: PromiseTerms) -> tuple[str, ...]:
     delta = None if found.claim is None else found.claim.delta
     if not delta or asked.units is None or delta <= 1 / asked.units:
         return ()
@@ -205,14 +205,14 @@ class _Arguments:
 
 
 def _gaussian(
-    claim: Claim | None, release: GaussianRelease, delta: float, asked: Asked
+    claim: Claim | None, release: GaussianRelease, delta: float, asked: PromiseTerms
 ) -> FilterPromise:
     one = release.follows(asked.near, delta)
     whole = release.follows(asked.near, delta, rounds=asked.rounds)
     return FilterPromise("", claim, one, whole)
 
 
-def _local(arguments: _Arguments, asked: Asked) -> FilterPromise:
+def _local(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
     clip, sensitivity, epsilon, delta = map(arguments.number, _PARAMETERS["LocalDpMod"])
     if sensitivity == 0:
         claim = Claim(epsilon, delta)
@@ -232,7 +232,7 @@ def _local(arguments: _Arguments, asked: Asked) -> FilterPromise:
     return FilterPromise("", claim, found.one, found.training, "", instead, tuple(notes))
 
 
-def _sparse(arguments: _Arguments, asked: Asked) -> FilterPromise:
+def _sparse(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
     epsilon, fraction = arguments.number("epsilon"), arguments.number("fraction")
     noise, total = arguments.number("noise_var"), arguments.optional("epsilon_release")
     parameters = asked.parameters or MILLION
@@ -262,27 +262,27 @@ def _sparse(arguments: _Arguments, asked: Asked) -> FilterPromise:
 MILLION = 1_000_000
 
 
-def _without(word: str) -> Callable[[_Arguments, Asked], FilterPromise]:
-    def found(arguments: _Arguments, asked: Asked) -> FilterPromise:
+def _without(word: str) -> Callable[[_Arguments, PromiseTerms], FilterPromise]:
+    def found(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
         write = sensitivity_for(Claim(MEANT, asked.delta), 1.0, asked.near, rounds=asked.rounds)
         instead = (
             f"LocalDpMod(clipping_norm=1, sensitivity={write:g}, epsilon={MEANT:g}, "
             f"delta={asked.delta:g})"
         )
-        return FilterPromise("", why=word, instead=instead, notes=arguments.kinds())
+        return FilterPromise("", why=word, instead=instead, notes=(SCALARS, *arguments.kinds()))
 
     return found
 
 
-def _clipping(arguments: _Arguments, asked: Asked) -> FilterPromise:
+def _clipping(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
     return FilterPromise(
         "", why=WITHOUT["fixed-clipping"],
         instead="DifferentialPrivacyClientSide... with a noise multiplier on the server",
     )  # fmt: skip
 
 
-def _central(clip: str) -> Callable[[_Arguments, Asked], FilterPromise]:
-    def found(arguments: _Arguments, asked: Asked) -> FilterPromise:
+def _central(clip: str) -> Callable[[_Arguments, PromiseTerms], FilterPromise]:
+    def found(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
         multiplier, norm = arguments.number("noise_multiplier"), arguments.number(clip)
         if multiplier == 0:
             return FilterPromise("", why="its noise multiplier is 0, so it adds no noise")
@@ -306,7 +306,7 @@ def _up(value: float) -> float:
     return float(f"{value * 1.005:.3g}")
 
 
-_KNOWN: Mapping[str, Callable[[_Arguments, Asked], FilterPromise]] = {
+_KNOWN: Mapping[str, Callable[[_Arguments, PromiseTerms], FilterPromise]] = {
     "SVTPrivacy": _sparse,
     "PercentilePrivacy": _without(WITHOUT["percentile-privacy"]),
     "ExcludeVars": _without("it leaves arrays out, and adds no noise"),

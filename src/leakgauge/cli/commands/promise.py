@@ -14,7 +14,7 @@ from leakgauge.core.checks import InputError, require
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from leakgauge.integrations.filter_promises import Asked, FilterPromise
+    from leakgauge.integrations.filter_promises import PromiseTerms, FilterPromise
     from leakgauge.privacy.promises import Follows
 
 EXAMPLES = (
@@ -85,9 +85,9 @@ def promise(
 
 def _asked(
     unit: str, relation: str, rounds: int, delta: float, parameters: int | None, units: int | None
-) -> "Asked":
+) -> "PromiseTerms":
     from leakgauge.core.checks import require_choice, require_count
-    from leakgauge.integrations.filter_promises import Asked
+    from leakgauge.integrations.filter_promises import PromiseTerms
     from leakgauge.privacy.promises import ADD, CLIENT, RECORD, REPLACE, Neighbours
 
     require_choice(unit, "--unit", (CLIENT, RECORD))
@@ -97,10 +97,10 @@ def _asked(
             require_count(value, name)
     require(0 < delta < 1, f"--delta is {delta:g}; expected a number between 0 and 1")
     near = Neighbours(unit, relation)  # type: ignore[arg-type]
-    return Asked(near, rounds, delta, parameters, units)
+    return PromiseTerms(near, rounds, delta, parameters, units)
 
 
-def _print(promises: "Sequence[FilterPromise]", asked: "Asked") -> None:
+def _print(promises: "Sequence[FilterPromise]", asked: "PromiseTerms") -> None:
     from rich.text import Text
 
     from leakgauge.cli.gating import wide_console
@@ -113,7 +113,7 @@ def _print(promises: "Sequence[FilterPromise]", asked: "Asked") -> None:
     console.print(Text(f"unit of privacy: {asked.near}"), soft_wrap=True)
 
 
-def _table(promises: "Sequence[FilterPromise]", asked: "Asked") -> "Table":
+def _table(promises: "Sequence[FilterPromise]", asked: "PromiseTerms") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
@@ -140,7 +140,7 @@ def _followed(one: "FilterPromise", follows: "Follows | None") -> str:
     return f"epsilon {' to '.join(ends)} at delta {follows.delta:g}"
 
 
-def _as_json(promises: "Sequence[FilterPromise]", asked: "Asked") -> dict[str, Any]:
+def _as_json(promises: "Sequence[FilterPromise]", asked: "PromiseTerms") -> dict[str, Any]:
     return {
         "unit": asked.near.unit,
         "relation": asked.near.relation,
