@@ -14,7 +14,7 @@ from leakgauge.core.checks import InputError, require
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from leakgauge.integrations.filter_promises import PromiseTerms, FilterPromise
+    from leakgauge.integrations.filter_promises import FilterPromise, PromiseTerms
     from leakgauge.privacy.promises import Follows
 
 EXAMPLES = (
