@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from leakgauge.catalog import questions
+from leakgauge.runs.room import doubted_claims
+from leakgauge.runs.spec import declared, make_spec
 from support import command, gated_audit
 
 FLIP = "local-dp:clip=1,sensitivity=0.0001,epsilon=10,delta=1e-05"
@@ -160,3 +163,19 @@ def test_a_grid_says_it(table: Path, tmp_path: Path) -> None:
     ended = command.run("run", "grid.yaml", "--out", "grid", cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.count(FLAGGED) == 1
+
+
+@pytest.mark.parametrize("name", questions())
+def test_every_question_that_takes_a_defense_doubts_its_claim(name: str) -> None:
+    spec = questions()[name].Spec
+    if "defense" not in declared(spec):
+        assert name in ("federation", "layers")  # kept updates; advice for single layers
+        return
+    assert FLAGGED in "".join(doubted_claims(make_spec(spec, {"defense": (FLIP,)})))
+    assert doubted_claims(make_spec(spec, {})) == ()
+
+
+def test_dpsgd_as_a_mechanism_is_judged_by_its_own_room() -> None:
+    spec = questions()["guarantee"].Spec
+    assert doubted_claims(make_spec(spec, {"mechanism": "dpsgd", "clip": 1.0, "noise": 1.0})) == ()
+    assert FLAGGED in doubted_claims(make_spec(spec, {"mechanism": FLIP}))[0]
