@@ -55,7 +55,7 @@ def run_grid(
     """
     executor = executor or Processes(workers)
     by_cell, refused = _resolved(grid)
-    for text in dict.fromkeys(text for cell in grid.cells for text in doubted_claims(cell)):
+    for text in dict.fromkeys(one for job in by_cell.values() for one in doubted_claims(job.spec)):
         say(text)
     jobs = {job.key: job for job in by_cell.values()}
     store = Store.claim(out, _described(grid, by_cell), say)
