@@ -12,6 +12,9 @@ from leakgauge.core.threads import one_thread
 from leakgauge.data.named import DATA_VARIABLE
 from leakgauge.data.named import data_folder as named_folder
 
+collect_ignore_glob = ["support/flower_stock/*", "support/flare_stock/*"]
+"""Apps that frameworks import in folders of their own; a doctest would import them here."""
+
 MARK_OF_FIXTURE = {"browser": "browser", "data_folder": "real"}
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 LONG = 2**26
 """Bytes of a text from which its rows are parsed some at a time."""
 
-EXACT = 2.0**53
+LARGEST_EXACT = 2.0**53
 """Smallest whole number from which floats leave some out."""
 
 
@@ -48,4 +48,4 @@ def _is_doubtful(column: "pd.Series[Any]") -> bool:
     if column.dtype != np.float64:
         return False
     largest = column.abs().max()
-    return bool(largest >= EXACT)
+    return bool(largest >= LARGEST_EXACT)
