@@ -167,6 +167,20 @@ def test_changes_beyond_all_steps_are_refused() -> None:
     assert understood(update, named="adam").named
 
 
+@pytest.mark.parametrize(("beyond", "refused"), [(1.022, False), (1.04, True)])
+def test_rounding_is_no_step_that_is_too_large(beyond: float, refused: bool) -> None:
+    """Beyond the largest sum of steps by less than float16's spacing and 2 %, or by more."""
+    most = sum(0.001 * AdamRule().largest_step(at) for at in range(1, 5))
+    before = {"w": torch.linspace(0.04, 0.06, 2000)}
+    after = {"w": (before["w"] - beyond * most).half().float()}
+    update = Update("weights", after, before, lr=0.001, steps=4)
+    if refused:
+        with pytest.raises(InputError, match="4 steps change none by more than"):
+            understood(update, named="adam")
+    else:
+        assert understood(update, named="adam").named
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", ["adam", "rmsprop"])
 def test_the_true_gradient_lies_within_the_bounds_of_rounded_weights(

@@ -232,12 +232,13 @@ def _refuse_contradicted(update: Update, named: str, sizes: Sizes) -> None:
 
 def _refuse_too_large(update: Update, named: str, recipe: Recipe) -> None:
     """Refuse changes beyond the sum of the largest steps; a weight decay may add to them."""
-    moved, _ = _changes(update)
+    moved, weights = _changes(update)
     rule = recipe.rule
     most = sum(rate * rule.largest_step(at) for at, rate in enumerate(recipe.rates, start=1))
     if not len(moved) or math.isinf(most) or getattr(rule, "decoupled", False):
         return
-    largest = float(moved.abs().max())
+    rounded = rounding(weights, moved, digits_of(update))
+    largest = float((moved.abs() - rounded).max())
     if largest > (1 + SAME) * most:
         raise InputError(
             f"the update contradicts {named!r}: a weight changed by {largest:.3g}, and "
