@@ -75,6 +75,15 @@ class Sizes:
     share: float = 0.0
 
 
+@dataclass(frozen=True, eq=False)
+class _Changes:
+    """Changes of weights ``[n]``, the weights before ``[n]``, and the spacing of the weights."""
+
+    moved: Tensor
+    weights: Tensor
+    digits: float
+
+
 def understood(
     update: Update, *, named: str | None = None, beside: Mapping[str, float] | None = None
 ) -> Understood:
@@ -92,9 +101,10 @@ def understood(
     named = named or (update.optimizer if update.optimizer != SGD else None)
     if update.kind == "gradient":
         return Understood(SGD, named=True)
-    sizes = common_size(update)
+    changes = _changes_of(update)
+    sizes = _common_size(update, changes)
     if named is not None:
-        _refuse_contradicted(update, named, sizes)
+        _refuse_contradicted(update, named, sizes, changes)
         return Understood(named, named=True)
     found = _of_sgd(update) if sizes.size is None else _recognised(update, sizes)
     if not beside:
@@ -119,9 +129,9 @@ def _in_words(settings: Mapping[str, float]) -> str:
     return ", ".join(f"{name}={value:g}" for name, value in settings.items())
 
 
-def common_size(update: Update) -> Sizes:
+def _common_size(update: Update, changes: _Changes) -> Sizes:
     """Return the size that the changes of an update share, if they do."""
-    moved, weights = _changes(update)
+    moved, weights = changes.moved, changes.weights
     if len(moved) < (FEWEST if update.steps == 1 else FEWEST_PILED):
         return Sizes(None)
     sizes = moved.abs()
@@ -138,8 +148,8 @@ def common_size(update: Update) -> Sizes:
     return Sizes(*_size_and_decay(moved[near], weights[near]), share)
 
 
-def _changes(update: Update) -> tuple[Tensor, Tensor]:
-    """Return the changes that are well above their rounding ``[n]``, and the weights before."""
+def _changes_of(update: Update) -> _Changes:
+    """Return the changes that are well above their rounding."""
     moved, weights = [], []
     after, digits = update.after(), digits_of(update)
     for name, before in update.before.items():
@@ -149,7 +159,7 @@ def _changes(update: Update) -> tuple[Tensor, Tensor]:
         clear = change.abs() > 100 * rounding(before, change.to(before.dtype), digits)
         moved.append(change[clear])
         weights.append(before.double()[clear])
-    return torch.cat(moved), torch.cat(weights)
+    return _Changes(torch.cat(moved), torch.cat(weights), digits)
 
 
 def _size_and_decay(moved: Tensor, weights: Tensor) -> tuple[float, float]:
@@ -196,7 +206,7 @@ def _recognised(update: Update, sizes: Sizes) -> Understood:
     return Understood(f"{name}:{','.join(settings)}" if settings else name, said)
 
 
-def _refuse_contradicted(update: Update, named: str, sizes: Sizes) -> None:
+def _refuse_contradicted(update: Update, named: str, sizes: Sizes, changes: _Changes) -> None:
     rule = named_rule(named)
     if rule is None:
         return
@@ -212,7 +222,7 @@ def _refuse_contradicted(update: Update, named: str, sizes: Sizes) -> None:
         return
     recipe = Recipe.named(named, steps=update.steps, lr=update.lr, rates=update.rates)
     step = first_step(recipe)
-    if step is not None and len(_changes(update)[0]) >= FEWEST:
+    if step is not None and len(changes.moved) >= FEWEST:
         size = step.unit * recipe.rates[0]
         require(
             sizes.size is not None,
@@ -227,22 +237,21 @@ def _refuse_contradicted(update: Update, named: str, sizes: Sizes) -> None:
             f"one step at a rate of {recipe.rates[0]:g} makes {size:.3g}; name the rate, "
             f"--local-lr {sizes.size / step.unit:.3g}",
         )
-    _refuse_too_large(update, named, recipe)
+    _refuse_too_large(named, recipe, changes)
 
 
-def _refuse_too_large(update: Update, named: str, recipe: Recipe) -> None:
+def _refuse_too_large(named: str, recipe: Recipe, changes: _Changes) -> None:
     """Refuse changes beyond the sum of the largest steps; a weight decay may add to them."""
-    moved, weights = _changes(update)
-    rule = recipe.rule
+    moved, rule = changes.moved, recipe.rule
     most = sum(rate * rule.largest_step(at) for at, rate in enumerate(recipe.rates, start=1))
     if not len(moved) or math.isinf(most) or getattr(rule, "decoupled", False):
         return
-    rounded = rounding(weights, moved, digits_of(update))
+    rounded = rounding(changes.weights, moved, changes.digits)
     largest = float((moved.abs() - rounded).max())
     if largest > (1 + SAME) * most:
         raise InputError(
             f"the update contradicts {named!r}: a weight changed by {largest:.3g}, and "
-            f"{update.steps} steps change none by more than {most:.3g}; name the rate "
+            f"{len(recipe)} steps change none by more than {most:.3g}; name the rate "
             "(--local-lr) or the number of steps"
         )
 

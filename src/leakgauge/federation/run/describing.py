@@ -1,7 +1,6 @@
 """The settings, facts and notes of an audit of kept updates, for its report."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from leakgauge.core.names import few
 from leakgauge.core.versions import versions
@@ -61,12 +60,9 @@ def _notes(prepared: FederationPrepared) -> Sequence[str]:
             f"{larger} updates have more records than a search looks for; it finds records with a "
             "mean gradient like the update's (--images)"
         )
-    simulated = (
-        0
-        if prepared.spec.no_simulate
-        else sum(map(partial(_steps_are_simulated, prepared), prepared.kept.updates))
-    )
-    if simulated and not prepared.spec.simulate:
+    by_default = not (prepared.spec.simulate or prepared.spec.no_simulate)
+    updates = prepared.kept.updates if by_default else ()
+    if simulated := sum(_steps_are_simulated(prepared, one) for one in updates):
         notes.append(
             f"several local steps are simulated (updates: {simulated}), which takes longer than "
             "one gradient; --no-simulate takes them for one"
