@@ -1,5 +1,6 @@
 """Fixtures and hooks that several test files share."""
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -31,6 +32,16 @@ def _one_thread() -> Iterator[None]:
     """Use one thread, as in an audit; threads slow small problems down."""
     with one_thread():
         yield
+
+
+@pytest.fixture
+def quiet_flower() -> Iterator[None]:
+    """Let Flower log errors alone."""
+    log = logging.getLogger("flwr")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    yield
+    log.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,7 @@
 """The mod and the strategy wrapper in a federation that Flower's own code runs."""
 
-import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,8 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import FedAvg
 
 from leakgauge.integrations.flower import KeepingStrategy, KeepUpdates
+
+pytestmark = pytest.mark.usefixtures("quiet_flower")
 
 CONFIG = {"local-epochs": 2, "batch-size": 4, "token": "secret", "where": "/home/me"}
 EXAMPLES = 6
@@ -79,15 +80,6 @@ def play(clients: Clients, strategy: Any = None, *, rounds: int = 2) -> Any:
     start = ArrayRecord(net().state_dict())
     config = ConfigRecord({"lr": 0.1})
     return chosen.start(grid=grid, initial_arrays=start, train_config=config, num_rounds=rounds)
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    log = logging.getLogger("flwr")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    yield
-    log.setLevel(level)
 
 
 def test_the_mod_keeps_what_each_client_received_and_sent(tmp_path: Path) -> None:

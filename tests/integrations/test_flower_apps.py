@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import logging
 import random
 import shutil
 import sys
@@ -32,18 +31,10 @@ RATE, ROUNDS = 0.1, 2
 BOTH = [(1, "0"), (1, "1"), (2, "0"), (2, "1")]
 
 pytestmark = [
+    pytest.mark.usefixtures("quiet_flower"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    log = logging.getLogger("flwr")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    yield
-    log.setLevel(level)
 
 
 @pytest.fixture
