@@ -7,18 +7,14 @@ optimizer is not named to ``leakgauge federation``; the rate is. Prints one line
 of one client, with another network and other images for each of three seeds.
 """
 
-import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
-from leakgauge.data.named import cifar10
-from leakgauge.integrations.kept import Exchange, Keeper
 from leakgauge.integrations.training_settings import LocalTraining
+from one_client import keep, rebuilt, write_task
 
 OPTIMIZERS: dict[str, tuple[Any, float, dict[str, float]]] = {
     "sgd": (torch.optim.SGD, 0.05, {}),
@@ -27,7 +23,6 @@ OPTIMIZERS: dict[str, tuple[Any, float, dict[str, float]]] = {
     "adamw": (torch.optim.AdamW, 1e-3, {}),
     "rmsprop": (torch.optim.RMSprop, 1e-4, {}),
 }
-PUBLIC = 400
 
 TASK = """import torch
 import leakgauge
@@ -47,45 +42,15 @@ def task():
 """
 
 
-def keep(folder: Path, name: str, steps: int, x: Tensor, y: Tensor, seed: int) -> None:
-    """Train a client from the task's network, and keep what it sends."""
-    make, lr, settings = OPTIMIZERS[name]
-    space: dict[str, Any] = {}
-    exec(TASK.format(seed=seed), space)
-    model: nn.Module = space["net"]()
-    before = {name: leaf.detach().clone() for name, leaf in model.state_dict().items()}
-    optimizer = make(model.parameters(), lr=lr, **settings)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-    local = LocalTraining(lr=lr, batch_size=len(x), epochs=steps)
-    Keeper(folder / "kept", training=local).keep(
-        Exchange(1, "0", before, dict(model.state_dict()), examples=len(x))
-    )
-
-
 def one(folder: Path, name: str, steps: int, batch: int, seed: int, *more: str) -> dict[str, Any]:
     """Return what the command says of a client's update."""
-    folder.mkdir(parents=True, exist_ok=True)
-    images = cifar10(side=16)
-    x = torch.as_tensor(images.pixels).float() / 255
-    y = torch.as_tensor(images.frame["y"].to_numpy("int64")).long()
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(1000 + seed))
-    mine, public = order[:batch], order[-PUBLIC:]
-    rows = torch.cat([mine, public])
-    client = torch.cat([torch.ones(batch), torch.zeros(PUBLIC)]).long()
-    torch.save({"x": x[rows], "y": y[rows], "client": client}, folder / "records.pt")
-    (folder / "optimizers_task.py").write_text(TASK.format(seed=seed))
-    keep(folder, name, steps, x[mine], y[mine], seed)
-    words = ["federation", "kept", "--task", "optimizers_task:task", "--ask", "reconstruction"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "leakgauge", *words, "--json", "--out", "run", *more],
-        cwd=folder, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    found: dict[str, Any] = json.loads(ended.stdout)["reconstruction"]
-    labels = json.loads((folder / "run/cells/federation/clients.json").read_text())[0]["labels"]
-    wrong = torch.tensor(labels).bincount(minlength=10) - y[mine].bincount(minlength=10)
+    model, x, y = write_task(folder, TASK.format(seed=seed), batch, seed)
+    make, lr, settings = OPTIMIZERS[name]
+    optimizer = make(model.parameters(), lr=lr, **settings)
+    local = LocalTraining(lr=lr, batch_size=batch, epochs=steps)
+    keep(folder, model, optimizer, [(x, y)] * steps, local, batch)
+    found, kept = rebuilt(folder, *more)
+    wrong = torch.tensor(kept["labels"]).bincount(minlength=10) - y.bincount(minlength=10)
     return {**found, "right": batch - int(wrong.clamp(min=0).sum())}
 
 
