@@ -5,26 +5,34 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.core.extras import not_installed
 from leakgauge.core.rng import stream
 from leakgauge.defenses.clip import ClipNorm
 from leakgauge.defenses.defense import Defense
 from leakgauge.defenses.noise import GaussianNoise
-from leakgauge.integrations.opacus_canaries import Draws, Ints, places_of
+from leakgauge.integrations.opacus_canaries import Draws, places_of
+from leakgauge.integrations.opacus_optimizers import (
+    check_optimizer,
+    flat_clip,
+    names_of,
+    require_dp,
+)
+from leakgauge.integrations.opacus_samplers import Ints
 from leakgauge.integrations.opacus_stated import Stated
 from leakgauge.integrations.watcher import Watcher
 from leakgauge.privacy.dp_audit import DpAudit, audit_one_run
 from leakgauge.privacy.dp_audit import audit_runs as audit_runs
 from leakgauge.privacy.profile import Profile
 from leakgauge.privacy.profile import profile_of as profile_of
+from leakgauge.privacy.whole_audit import SHARE, audit_known_shape
 from leakgauge.results.statistics import Floats
 
 if importlib.util.find_spec("opacus") is None:
@@ -72,7 +80,7 @@ def each_release(optimizer: Any, look: Callable[[Any], None]) -> Iterator[None]:
     Raises:
         InputError: the optimizer is not one of Opacus.
     """
-    _require_dp(optimizer, "attach_step_hook")
+    require_dp(optimizer, "attach_step_hook")
     earlier: Callable[[Any], None] | None = optimizer.step_hook
     is_open = [True]
 
@@ -89,20 +97,6 @@ def each_release(optimizer: Any, look: Callable[[Any], None]) -> Iterator[None]:
         is_open.clear()
         if optimizer.step_hook is hook:
             optimizer.step_hook = earlier
-
-
-def flat_clip(optimizer: Any) -> float:
-    """Return the norm to which the optimizer clips the whole gradient of a record.
-
-    Raises:
-        InputError: it clips each layer on its own, or is not one of Opacus.
-    """
-    clip = getattr(optimizer, "max_grad_norm", 1.0)
-    require(
-        isinstance(clip, int | float),
-        "the optimizer clips by layer; expected one norm for all of them: use clipping='flat'",
-    )
-    return float(clip)
 
 
 class Audit:
@@ -151,7 +145,7 @@ class Audit:
         noise_multiplier: float | None = None,
         withdraw: bool = False,
     ) -> None:
-        _check(optimizer)
+        check_optimizer(optimizer)
         require_count(canaries, "number of canaries")
         require_positive(norm, "norm of a canary")
         if noise_multiplier is not None:
@@ -178,7 +172,7 @@ class Audit:
         self._places = [np.flatnonzero(self._of == k) for k in range(len(starts) - 1)]
         self._others, self._drawn = np.zeros(len(places)), np.zeros(len(places), np.int64)
         self._records = 0
-        names = _names(optimizer.params, model)
+        names = names_of(optimizer.params, model)
         self._stated = Stated(engine, self._draws, self._of, names, noise_multiplier)
         self._open = ExitStack()
         self.scores: Floats = np.zeros(canaries)
@@ -228,6 +222,7 @@ class Audit:
         confidence: float = 0.99,
         guesses: int | None = None,
         claim: Profile | None = None,
+        sampling: Literal["poisson", "loader"] = "poisson",
     ) -> DpAudit:
         """Return the result of the canaries and the accountant's claim.
 
@@ -236,6 +231,8 @@ class Audit:
             confidence: probability that a true claim is not refuted.
             guesses: number of guessed canaries; None chooses a number that suits the claim.
             claim: claim in place of the engine's.
+            sampling: what the claim counts: ``"poisson"`` sampling, as Opacus' accountants do, or
+                that of the ``"loader"``, for a claim of your own.
 
         Raises:
             InputError: no step was audited, or the caller chose the members.
@@ -246,17 +243,28 @@ class Audit:
             "one run needs canaries that are in by coins; leave out members, or give scores of "
             "many runs to audit_runs",
         )
-        stated = self._stated
+        require_choice(sampling, "sampling of the claim", ("poisson", "loader"))
+        require(
+            sampling == "poisson" or claim is not None,
+            "the engine's claim counts Poisson sampling; give a claim= for that of the loader",
+        )
+        stated, stated_claim = self._stated, claim or self.claim(delta)
+        shape = stated.shape()
         found = audit_one_run(
             self.scores,
             self.members,
-            claim or self.claim(delta),
+            stated_claim,
             guesses=guesses,
             confidence=confidence,
             draws=self._draws.share_of(stated.batches),
             epsilon_with=stated.epsilon_with(delta) if stated.history else None,
+            share=1.0 if shape is None else 1 - SHARE,
         )
-        return replace(found, conformance=stated.conformance(claim, confidence))
+        if shape is not None:
+            whole = audit_known_shape(shape, stated_claim, confidence=confidence, share=SHARE)
+            found = found.beside(whole)
+        conformance = stated.conformance(claim, confidence, poisson=sampling == "poisson")
+        return replace(found, conformance=conformance)
 
     def _plant(self, clip: Any) -> None:
         params = list(self._optimizer.params)
@@ -305,39 +313,3 @@ class Audit:
         for p, canaries in zip(self._optimizer.params, self._places, strict=True):
             places = torch.from_numpy(self._within[canaries]).to(p.device)
             p.grad.view(-1).index_add_(0, places, -torch.from_numpy(values[canaries]).to(p.grad))
-
-
-def _require_dp(optimizer: Any, method: str) -> None:
-    require(
-        hasattr(optimizer, method) and hasattr(optimizer, "max_grad_norm"),
-        f"the optimizer is {type(optimizer).__name__}; expected the DPOptimizer that "
-        "PrivacyEngine.make_private returns",
-    )
-
-
-def _names(params: Sequence[Tensor], model: nn.Module | None) -> list[str]:
-    """Return a name for each parameter: its own in the model, or its number and shape."""
-    named = {} if model is None else {id(p): name for name, p in model.named_parameters()}
-    return [
-        named.get(id(p), f"{k} ({' x '.join(map(str, p.shape))})").removeprefix("_module.")
-        for k, p in enumerate(params)
-    ]
-
-
-def _check(optimizer: Any) -> None:
-    _require_dp(optimizer, "clip_and_accumulate")
-    flat_clip(optimizer)
-    kinds = " ".join(one.__name__ for one in type(optimizer).__mro__)
-    require(
-        "FastGradientClipping" not in kinds,
-        f"{type(optimizer).__name__} keeps no gradients of single records; audit the same "
-        "training with grad_sample_mode='hooks'",
-    )
-    require(
-        "AdaClip" not in kinds,
-        f"{type(optimizer).__name__} changes its clipping norm; audit the same training with one",
-    )
-    require(
-        "Distributed" not in kinds,
-        f"{type(optimizer).__name__} trains in several processes; audit the same training in one",
-    )

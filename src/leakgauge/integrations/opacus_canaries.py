@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
+from leakgauge.integrations.opacus_samplers import Ints, PoissonDraws, law_of
 from leakgauge.results.statistics import Floats
-
-Ints = NDArray[np.int64]
 
 EACH = 4
 """Canaries that each parameter gets first, so that each layer shows how it is clipped."""
@@ -55,20 +53,24 @@ class Draws:
     """Draws the canaries of each batch as the loader draws records.
 
     Attributes:
-        rate: probability of a record in a batch; None if each epoch has each record once.
+        law: how the loader draws records.
+        members: whether each canary is in ``[m]``.
+        rate: probability of a record in a batch under Poisson sampling; None for another law.
         records: number of records, or None if the loader does not tell.
         batches: number of batches in an epoch.
+
+    Raises:
+        InputError: the loader has no number of batches, or draws in a way that is not known.
     """
 
     def __init__(self, loader: Any, members: NDArray[np.bool_], seed: int) -> None:
         self._generator = stream(seed, "canary", "draws")
-        self._members = np.flatnonzero(members)
+        self.members, self._inside = members, np.flatnonzero(members)
         sampler: Any = getattr(loader, "batch_sampler", None)
         if hasattr(sampler, "max_batch_size"):  # BatchMemoryManager's, which splits batches
             sampler = sampler.sampler
-        self.rate: float | None = getattr(sampler, "sample_rate", None)
         try:
-            self.batches = len(loader if sampler is None else sampler)
+            self.batches = 0 if sampler is None else len(sampler)
         except TypeError:
             self.batches = 0
         require(
@@ -76,32 +78,19 @@ class Draws:
             f"the loader is {type(loader).__name__} without a number of batches; expected the data "
             "loader that training reads from",
         )
+        self.law = law_of(sampler, self.batches)
+        self.rate = self.law.rate if isinstance(self.law, PoissonDraws) else None
         try:
             self.records: int | None = len(loader.dataset)
         except (AttributeError, TypeError):
             self.records = None
-        self._position, self._of_epoch = self.batches, np.zeros(0, np.int64)
 
     def next(self, batches: int) -> Ints:
         """Return the canaries in the next batches, which make one step; some may come twice."""
-        return np.concatenate([self._batch() for _ in range(batches)])
+        count = len(self._inside)
+        times = sum(self.law.draw(count, self._generator) for _ in range(batches))
+        return np.asarray(np.repeat(self._inside, times), np.int64)
 
     def share_of(self, batches: int) -> Floats:
         """Return the probability that a canary is drawn 0, 1, ... times in so many batches."""
-        if self.rate is not None:
-            most = int(stats.binom.isf(1e-12, batches, self.rate)) + 1
-            return np.asarray(stats.binom.pmf(np.arange(most + 1), batches, self.rate))
-        epochs, more = divmod(batches, self.batches)
-        found = np.zeros(epochs + 2)
-        found[epochs:] = 1 - more / self.batches, more / self.batches
-        return found
-
-    def _batch(self) -> Ints:
-        if self.rate is not None:  # Poisson sampling
-            drawn = self._generator.random(len(self._members)) < self.rate
-            return np.asarray(self._members[drawn], np.int64)
-        if self._position == self.batches:  # a shuffled epoch has each record once
-            self._position = 0
-            self._of_epoch = self._generator.integers(self.batches, size=len(self._members))
-        self._position += 1
-        return np.asarray(self._members[self._of_epoch == self._position - 1], np.int64)
+        return self.law.share_of(batches)

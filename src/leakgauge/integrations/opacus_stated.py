@@ -5,9 +5,11 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
-from leakgauge.integrations.opacus_canaries import Draws, Ints
+from leakgauge.integrations.opacus_canaries import Draws
+from leakgauge.integrations.opacus_samplers import Ints
 from leakgauge.privacy.conformance import (
     CLAIM,
     CLIP,
@@ -18,12 +20,18 @@ from leakgauge.privacy.conformance import (
     batch_checks,
     conformance_of,
 )
+from leakgauge.privacy.dp_audit import GAUSSIAN
 from leakgauge.privacy.estimate import epsilon_of_mu
 from leakgauge.privacy.profile import Profile
+from leakgauge.privacy.whole_audit import KnownShape
+from leakgauge.privacy.whole_scores import epsilon_of_draws
 from leakgauge.results.statistics import Floats
 
 FAILS_BY_CHANCE = 0.1
 """Share of the audit's significance at which a correct training fails a check."""
+
+PRV_ERROR = 0.02
+"""Half of the width of the interval of epsilon whose upper end Opacus' PRV accountant returns."""
 
 LARGE = 100.0
 """An epsilon up to which tight accountants take little time and memory."""
@@ -55,6 +63,7 @@ class Stated:
         self._counted_before = self._counted()
         self.steps, self.counted, self.batches = 0, 0, 0
         self.history: Counter[tuple[float, float]] = Counter()
+        self._squares = 0.0  # of the stated noise, summed over steps
         self._sizes: dict[tuple[int, float], list[int]] = {}
 
     def start(self) -> None:
@@ -80,14 +89,50 @@ class Stated:
         self.steps += 1
         self.batches += batches
         self._sums.add(left, drawn, self._noise or noise)
+        self._squares += (self._noise or noise) ** 2
         self._sizes.setdefault((batches, rate / batches), []).append(records)
 
-    def conformance(self, claim: Profile | None, confidence: float) -> Conformance:
+    def shape(self) -> KnownShape | None:
+        """Return the shift of canaries by one draw, and its epsilon; None without any noise.
+
+        With Poisson sampling and an accountant's history, the epsilon is the lower end of what
+        Opacus' PRV accountant gives for the counted steps, with the noise that the shift means.
+        With another sampler it is that of the canary's sum over steps, for an auditor who does not
+        know the batches.
+        """
+        shift = self._sums.shift()
+        if shift is None:
+            return None
+        known = GAUSSIAN if self._draws.rate is None else f"{GAUSSIAN}, Poisson sampling"
+        of, n = lru_cache(self._epsilon_of_shift), len(self._draws.members)
+        return KnownShape(shift, of, n, known, self._at_most if self._draws.rate else None)
+
+    def _at_most(self, shift: float, delta: float) -> float:
+        """Return Opacus' upper bound of the epsilon of a shift, which is quick."""
+        return self._epsilon("rdp", delta, 1 / shift, self._noise) if self.history else math.inf
+
+    def _epsilon_of_shift(self, shift: float, delta: float) -> float:
+        if shift <= 0:
+            return 0.0
+        mu = shift / math.sqrt(self._squares)
+        of_sums = epsilon_of_draws(self._draws.share_of(self.batches), mu, delta)
+        poisson = self._draws.rate is not None and bool(self.history)
+        if not poisson or self._epsilon("rdp", delta, 1 / shift, self._noise) > LARGE:
+            return of_sums
+        with suppress(ArithmeticError, ValueError, RuntimeError):
+            most = self._epsilon("prv", delta, 1 / shift, self._noise, eps_error=PRV_ERROR)
+            return max(of_sums, most - 2 * PRV_ERROR)
+        return of_sums
+
+    def conformance(
+        self, claim: Profile | None, confidence: float, *, poisson: bool = True
+    ) -> Conformance:
         """Return the checks.
 
         Args:
             claim: claim in place of the accountant's.
             confidence: confidence of the audit.
+            poisson: whether the claim counts Poisson sampling, as accountants of Opacus do.
         """
         checks = self._sums.checks(self._layers, self._names)
         clipped = {one.where for one in checks if one.what == CLIP}
@@ -95,7 +140,9 @@ class Stated:
         if len(unseen) > 3:
             unseen = [f"clipping in {len(unseen)} of {len(self._names)} layers (no draw there)"]
         (batches, rate), sizes = max(self._sizes.items(), key=lambda one: len(one[1]))
-        if self._draws.records is None:
+        if not poisson:
+            unseen.append("sampling, since the claim counts the loader's own")
+        elif self._draws.records is None:
             unseen.append("sampling, since the loader has no dataset")
         elif rate <= 1:
             checks += batch_checks(sizes, batches * self._draws.records, rate)
@@ -104,7 +151,7 @@ class Stated:
         else:
             p = float(self.counted == self.steps)
             checks.append(Check(COUNTED, "", self.steps, self.counted, p))
-        if claim is not None and self.history:
+        if claim is not None and poisson and self.history:
             least = self._least_epsilon(claim)
             p = float(claim.epsilon > 0.95 * least - 0.02)  # accountants round by as much
             checks.append(Check(CLAIM, "", claim.epsilon, least, p))
@@ -143,14 +190,24 @@ class Stated:
                     least = min(least, self._epsilon(kind, claim.delta, factor))
         return least
 
-    def _epsilon(self, kind: str, delta: float, factor: float = 1.0) -> float:
+    def _epsilon(
+        self,
+        kind: str,
+        delta: float,
+        factor: float = 1.0,
+        stated: float | None = None,
+        **more: float,
+    ) -> float:
+        """Return what an accountant gives for the counted steps, with other noise."""
         from opacus.accountants import create_accountant
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on orders, domains and approximations
             accountant = create_accountant(kind)
-            accountant.history = [(factor * s, q, n) for (s, q), n in self.history.items()]
-            return float(accountant.get_epsilon(delta))
+            accountant.history = [
+                (factor * (stated or noise), q, n) for (noise, q), n in self.history.items()
+            ]
+            return float(accountant.get_epsilon(delta, **more))
 
     def _counted(self) -> int | None:
         history = getattr(getattr(self._engine, "accountant", None), "history", None)

@@ -6,6 +6,7 @@ checks compare both. A correct training fails one of them with a probability of 
 significance: p-values are exact, or too large, and corrected together (Holm 1979).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from leakgauge.privacy.whole_scores import Shift
 from leakgauge.results.statistics import Floats
 
 NOISE = "noise"
@@ -181,6 +183,17 @@ class ReleaseSums:
         self.squares += np.where(free, scaled**2, 0.0)
         self.draws += (drawn / noise) ** 2
         self.drawn += drawn / noise * scaled
+
+    def shift(self) -> Shift | None:
+        """Return what one draw of a record adds, over the noise of a step, in stated ones.
+
+        It is 1 if training does what it says. None if no canary was drawn, or no noise was seen.
+        """
+        n, draws = float(self.steps.sum()), float(self.draws.sum())
+        squares = float(self.squares.sum())
+        if n < 1 or draws == 0 or squares == 0:
+            return None
+        return Shift(float(self.drawn.sum()) / draws / math.sqrt(squares / n), draws**-0.5, n)
 
     def checks(self, layers: NDArray[np.int64], names: Sequence[str]) -> list[Check]:
         """Return the checks of each layer, as far as it has coordinates and draws.

@@ -71,8 +71,7 @@ class DpAudit:
         guesses: guesses of one run; None without such a run.
         errors: errors of many runs, at the threshold that contradicts the claim most, or None.
         smallest_seen: smallest epsilon of training with less Gaussian noise with which one run
-            refutes the claim if canaries are guessed as well as expected; None if no guesses
-            suffice.
+            refutes the claim if canaries score as expected; None if no scores suffice.
         turned: whether smaller scores, not larger ones, suggest "in" for some of the tests.
         sampled: whether ``smallest_seen`` is for the training's own sampling. Otherwise every
             canary takes part in every step, so that with sampling the smallest epsilon is larger.
@@ -157,6 +156,7 @@ class DpAudit:
             f"the audits have different claims, epsilon {self.claim.epsilon:.3g} and "
             f"{other.claim.epsilon:.3g}; expected two audits of the same training",
         )
+        seen = [one.smallest_seen for one in (self, other) if one.smallest_seen is not None]
         return replace(
             self,
             bounds=(*self.bounds, *other.bounds),
@@ -164,7 +164,7 @@ class DpAudit:
             p_value=other.p_value if self.p_value is None else self.p_value,
             guesses=self.guesses or other.guesses,
             errors=self.errors or other.errors,
-            smallest_seen=other.smallest_seen if self.guesses is None else self.smallest_seen,
+            smallest_seen=min(seen) if seen else None,
             turned=self.turned or other.turned,
             sampled=self.sampled or other.sampled,
             conformance=self.conformance or other.conformance,
@@ -214,8 +214,9 @@ def audit_one_run(
     confidence: float = 0.99,
     draws: Floats | None = None,
     epsilon_with: Callable[[float], float] | None = None,
+    share: float = 1.0,
 ) -> DpAudit:
-    """Return what the canaries of one run show.
+    """Return what guesses on the canaries of one run show.
 
     Args:
         scores: scores of the canaries ``[m]``; larger scores suggest that a canary was in. They
@@ -226,6 +227,11 @@ def audit_one_run(
             the smallest violation of the claim. Choose another one before the run.
         confidence: probability that a true claim is not refuted; a tenth of the rest is added by
             the choice of the sign.
+        draws: probability that a canary is drawn 0, 1, ... times ``[K + 1]``; None for sampling
+            that is not known.
+        epsilon_with: epsilon of training as a function of the noise of a score.
+        share: share of ``1 - confidence`` with which these guesses may refute a true claim, where
+            another test gets the rest.
 
     References:
         Steinke et al., 2023; Mahloujifar et al., 2025.
@@ -250,7 +256,7 @@ def audit_one_run(
     low, most = (epsilon_one_run_f_dp(one, delta, confidence=confidence) for one in (seen, best))
     second = LowerBound("one run (Mahloujifar et al. 2025)", GAUSSIAN, value, low, most, m)
     name = f"one run, {TURNED}" if turned else "one run"
-    refuted = (f"{name} (p = {p_value:.2g})",) if p_value < 1 - confidence else ()
+    refuted = (f"{name} (p = {p_value:.2g})",) if p_value < share * (1 - confidence) else ()
     return DpAudit(
         claim,
         confidence,
