@@ -117,12 +117,21 @@ class Stated:
         mu = shift / math.sqrt(self._squares)
         of_sums = epsilon_of_draws(self._draws.share_of(self.batches), mu, delta)
         poisson = self._draws.rate is not None and bool(self.history)
-        if not poisson or self._epsilon("rdp", delta, 1 / shift, self._noise) > LARGE:
+        if not poisson or self._is_large(shift, delta):
             return of_sums
         with suppress(ArithmeticError, ValueError, RuntimeError):
             most = self._epsilon("prv", delta, 1 / shift, self._noise, eps_error=PRV_ERROR)
             return max(of_sums, most - 2 * PRV_ERROR)
         return of_sums
+
+    def _is_large(self, shift: float, delta: float) -> bool:
+        """Return whether a tight accountant would take much time and memory."""
+        steps = sum(
+            number / (self._noise or noise or 1e-9) ** 2
+            for (noise, _), number in self.history.items()
+        )
+        without_sampling = epsilon_of_mu(shift * math.sqrt(steps), delta)
+        return without_sampling > LARGE and self._at_most(shift, delta) > LARGE
 
     def conformance(
         self, claim: Profile | None, confidence: float, *, poisson: bool = True
