@@ -13,7 +13,7 @@ import torch
 from scipy import stats
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -33,22 +33,35 @@ from support.opacus_warnings import QUIET
 pytestmark = [*QUIET, pytest.mark.filterwarnings("ignore:GDP accounting")]
 
 RECORDS, BATCH, STEPS = 200, 20, 30
-FAULTS = ("half the noise", "a layer without noise", "repeated noise", "unclipped", "shuffled")
+FAULTS = (
+    "half the noise",
+    "a layer without noise",
+    "repeated noise",
+    "unclipped",
+    "shuffled",
+    "weighted",
+)
+SAMPLERS = ("shuffled", "weighted")
 
 
 def private(
-    seed: int = 0, *, kind: str = "rdp", poisson: bool = True
+    seed: int = 0, *, kind: str = "rdp", poisson: bool = True, weighted: bool = False
 ) -> tuple[PrivacyEngine, nn.Module, Any, Any]:
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(20, 16), nn.ReLU(), nn.Linear(16, 2))
     x = torch.randn(RECORDS, 20)
+    sampler = WeightedRandomSampler([5.0] * 20 + [1.0] * (RECORDS - 20), RECORDS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         engine = PrivacyEngine(accountant=kind)
     return engine, *engine.make_private(
         module=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        data_loader=DataLoader(TensorDataset(x, (x[:, 0] > 0).long()), batch_size=BATCH),
+        data_loader=DataLoader(
+            TensorDataset(x, (x[:, 0] > 0).long()),
+            batch_size=BATCH,
+            sampler=sampler if weighted else None,
+        ),
         noise_multiplier=1.0,
         max_grad_norm=1.0,
         poisson_sampling=poisson,
@@ -90,7 +103,7 @@ def plant(fault: str, optimizer: Any) -> None:
 
     if fault == "unclipped":
         optimizer.clip_and_accumulate = unclipped
-    elif fault != "shuffled":
+    elif fault not in SAMPLERS:
         optimizer.add_noise = dict(zip(FAULTS, (half, without, repeated), strict=False))[fault]
 
 
@@ -104,7 +117,9 @@ def claim_of(kind: str, noise: float = 1.0) -> Profile:
 
 
 def audited(seed: int, *, kind: str = "rdp", fault: str = "", **more: Any) -> DpAudit:
-    engine, model, optimizer, loader = private(seed, kind=kind, poisson=fault != "shuffled")
+    engine, model, optimizer, loader = private(
+        seed, kind=kind, poisson=fault not in SAMPLERS, weighted=fault == "weighted"
+    )
     if fault:
         plant(fault, optimizer)
     with Audit(engine, optimizer, loader, canaries=300, seed=seed, model=model, **more) as audit:
@@ -121,6 +136,7 @@ def means(fault: str, audit: DpAudit) -> bool:
         "repeated noise": "the noise in all 4 layers is not new in each step",
         "unclipped": "clipping norms in layer 2.weight; expected 1",
         "shuffled": "of the batches has the same size; Poisson sampling gives 0.09",
+        "weighted": "of the batches has the same size; Poisson sampling gives 0.09",
     }[fault]
     return words in audit.conformance.sentence
 
@@ -151,6 +167,28 @@ def test_correct_training_does_what_it_says(kind: str) -> None:
         assert found.conformance.significance == pytest.approx(0.001)
         layers = [one.where for one in found.conformance.checks if one.what == "noise"]
         assert layers == ["0.weight", "0.bias", "2.weight", "2.bias"]
+
+
+def test_whole_scores_see_half_the_noise_which_guesses_miss() -> None:
+    half, correct = audited(0, fault="half the noise"), audited(0)
+    assert half.refuted_by == ("whole scores",)
+    assert half.bounds[-1].low > 2 * half.claim.epsilon
+    assert not correct.refuted_by
+    assert 0 < correct.bounds[-1].low < correct.claim.epsilon
+
+
+def test_a_claim_for_the_loaders_own_sampling_is_compared_with_it() -> None:
+    """Three epochs with noise 1, for an auditor who knows the batches."""
+    engine, model, optimizer, loader = private(poisson=False)
+    with Audit(engine, optimizer, loader, canaries=300) as audit:
+        train(model, optimizer, loader)
+    claim = profile_of(lambda delta: epsilon_of_mu(math.sqrt(3), delta), 1e-5)
+    found = audit.result(delta=1e-5, claim=claim, sampling="loader")
+    assert not found.flagged, found.verdict
+    assert "sampling, since the claim counts the loader's own" in found.verdict
+    assert audit.result(delta=1e-5, claim=claim).deviates
+    with pytest.raises(InputError, match="give a claim="):
+        audit.result(delta=1e-5, sampling="loader")
 
 
 @pytest.mark.slow
