@@ -5,11 +5,14 @@ noise do; ``leakgauge.privacy.promises`` computes what follows from it.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from leakgauge.core.checks import require, require_positive
 from leakgauge.defenses.catalog import REGISTRY, SUPPLIED, parse_defense
 from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.noise import GaussianNoise
+from leakgauge.defenses.transform import Chain
 from leakgauge.privacy.estimate import noise_for_epsilon
 from leakgauge.privacy.promises import (
     ADD,
@@ -42,6 +45,9 @@ WITHOUT = {
 """Why a defense without a mechanism has no differential privacy."""
 
 OWN_CODE = "its code does not state that it clips and then adds Gaussian noise"
+
+SERVED = ("fixed-clipping", "adaptive-clipping")
+"""The defenses after which a server adds noise to the sum of clients' updates."""
 
 CALLED_PRIVATE = ("dpsgd", "percentile-privacy")
 """The defenses whose names or documents speak of privacy, with or without noise."""
@@ -100,15 +106,50 @@ class Statement:
         return SparseRelease(parameters, one.fraction, one.epsilon, one.noise)
 
 
-def statement_of(text: str, *, batch_size: int) -> Statement:
+def with_server_noise(text: str, *, batch_size: int, multiplier: float | None) -> Defense:
+    """Return a defense, with the noise that a server adds to the sum of updates.
+
+    Whoever sees the sum and knows the other clients' updates sees one update with this noise. The
+    server itself has seen the update without it.
+
+    Args:
+        text: as ``parse_defense`` reads it.
+        batch_size: records of a batch.
+        multiplier: standard deviation of the noise on the sum, over the clipping norm (Flower's
+            ``noise_multiplier``); None for a server that adds none.
+
+    Raises:
+        InputError: no server adds noise after this defense, or the multiplier is not above 0.
+
+    >>> text = "fixed-clipping:norm=2"
+    >>> with_server_noise(text, batch_size=1, multiplier=0.5).noise_std
+    1.0
+    """
+    defense = parse_defense(text, batch_size=batch_size)
+    if multiplier is None:
+        return defense
+    require_positive(multiplier, "noise multiplier of the server")
+    clip = defense.update.clip_norm
+    require(
+        text.partition(":")[0].strip() in SERVED and clip is not None,
+        f"a server adds noise after {' and '.join(SERVED)}, and {text} is none of them; leave the "
+        "server's noise out",
+    )
+    assert clip is not None
+    noise = GaussianNoise(multiplier * clip)
+    return replace(defense, update=Chain((defense.update, noise)))
+
+
+def statement_of(text: str, *, batch_size: int, server_noise: float | None = None) -> Statement:
     """Return what a defense claims and the mechanism that it is.
 
     Args:
         text: as ``parse_defense`` reads it.
         batch_size: records of a batch; the noise of DP-SGD depends on it.
+        server_noise: noise multiplier of the server; see ``with_server_noise``.
 
     Raises:
-        InputError: the text names no defense.
+        InputError: the text names no defense, or no server adds noise after it.
 
     >>> found = statement_of("local-dp:clip=1,sensitivity=1e-4,epsilon=10,delta=1e-5", batch_size=1)
     >>> found.claim, round(found.mechanism.noise_std, 8)
@@ -117,7 +158,7 @@ def statement_of(text: str, *, batch_size: int) -> Statement:
     'it drops and cuts coordinates, and adds no noise'
     """
     choice = REGISTRY.read(text, supplied=SUPPLIED)
-    defense = parse_defense(text, batch_size=batch_size)
+    defense = with_server_noise(text, batch_size=batch_size, multiplier=server_noise)
     settings = choice.call(batch_size=batch_size)
     word = str(getattr(settings, "word", "") or text.partition(":")[0])
     mechanism = mechanism_of(defense, batch_size=batch_size)

@@ -98,6 +98,12 @@ class OnLayers(Transform):
         changed = self.transform({name: grads[name] for name in chosen}, rngs)
         return {name: changed.get(name, leaf) for name, leaf in grads.items()}
 
+    def centre(self, grads: Grads) -> Grads:
+        """Return the gradients, those of the chosen layers without the transform's randomness."""
+        chosen = self.layers.parameters(grads)
+        changed = self.transform.centre({name: grads[name] for name in chosen})
+        return {name: changed.get(name, leaf) for name, leaf in grads.items()}
+
     def check(self, names: Sequence[str]) -> None:
         """Refuse a model without the chosen layers."""
         self.layers.parameters(names)

@@ -69,6 +69,10 @@ class StochasticQuantise(Transform):
             for name, leaf in grads.items()
         }
 
+    def centre(self, grads: Grads) -> Grads:
+        """Return the gradients: rounding has no bias."""
+        return dict(grads)
+
     def _rounded(self, value: Tensor, uniform: Tensor) -> Tensor:
         """Return ``value``, in steps, rounded up or down to an integer."""
         size = value.abs().clamp(max=self.levels)

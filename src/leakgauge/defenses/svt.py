@@ -83,6 +83,13 @@ class SparseVector(Transform):
             for (name, leaf), part in zip(grads.items(), parts, strict=True)
         }
 
+    def centre(self, grads: Grads) -> Grads:
+        """Return what the noise of coordinates that are sent lies around: all of them, clamped."""
+        return {
+            name: leaf.clone() if leaf.dim() == 1 else leaf.clamp(-self.gamma, self.gamma)
+            for name, leaf in grads.items()
+        }
+
     def _row(self, row: Tensor, rng: torch.Generator) -> Tensor:
         total = len(row)
         count = min(math.ceil(total * self.fraction), total)

@@ -70,6 +70,13 @@ class Transform(ABC):
         """Return the transform without the noise of ``noise_variance``."""
         return self
 
+    def centre(self, grads: Grads) -> Grads:
+        """Return N gradients that results lie around: what it does, without its randomness.
+
+        A transform that draws anything but the noise of ``noise_variance`` overrides it.
+        """
+        return self.without_noise()(grads, [])
+
     def check(self, names: Sequence[str]) -> None:
         """Refuse a model with parameters ``names``, in order, that it cannot transform.
 
@@ -138,6 +145,13 @@ class Chain(Transform):
         sent: Grads = dict(grads)
         for transform in self.transforms:
             sent = transform(sent, rngs)
+        return sent
+
+    def centre(self, grads: Grads) -> Grads:
+        """Return the gradients after what each transform does without its randomness."""
+        sent: Grads = dict(grads)
+        for transform in self.transforms:
+            sent = transform.centre(sent)
         return sent
 
     def knowing(self, secret: Tensor) -> "Chain":

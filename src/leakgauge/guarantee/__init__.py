@@ -4,10 +4,12 @@ from leakgauge.core.lazy import attach
 
 _NAMES = {
     "guarantee.canary": "Canary craft",
-    "guarantee.game": "AuditResult Theory audit_pair theory_of",
+    "guarantee.game": "AuditResult audit_pair",
     "guarantee.mechanism": "DPSGDMechanism Mechanism OpacusMechanism OptimizerStep",
     "guarantee.pair": "Attribute NeighbourPair attribute_of choose_pairs",
     "guarantee.search": "Craft",
+    "guarantee.shown": "Shown",
+    "guarantee.theory": "PairTheory Theory theory_of",
     "guarantee.statistic": "LayerRatio LikelihoodRatio Norm Statistic",
     "privacy.estimate": "Errors epsilon_clopper_pearson epsilon_gaussian_dp epsilon_of_mu "
     "largest_showable mu_clopper_pearson",

@@ -5,10 +5,11 @@ import math
 from leakgauge.core.checks import require, require_choice
 from leakgauge.core.parsing import read
 from leakgauge.defenses.catalog import DEFENSES
-from leakgauge.guarantee.filter import follows_from, is_filter
+from leakgauge.guarantee.filter import FilterMechanism, filter_of, is_filter
 from leakgauge.guarantee.mechanism import DPSGDMechanism, build_mechanism
 from leakgauge.guarantee.spec import CLIP, CRAFTED, MECHANISMS, NOISE, GuaranteeSpec
 from leakgauge.privacy.estimate import largest_showable
+from leakgauge.privacy.promises import RECORD, Neighbours
 from leakgauge.runs.spec import check_bounds
 
 _DPSGD = {"dpsgd": {"clip": float, "noise": float}}
@@ -37,7 +38,12 @@ def check(spec: GuaranteeSpec) -> None:
     else:
         if ":" not in spec.mechanism:
             require_choice(spec.mechanism, "--mechanism", (*MECHANISMS, *DEFENSES))
-        build_mechanism(spec.mechanism, claimed_by(spec))
+        require(
+            spec.server_noise is None,
+            f"--server-noise comes after fixed-clipping or adaptive-clipping, and {spec.mechanism} "
+            "has its own noise; leave it out",
+        )
+        build_mechanism(spec.mechanism, dpsgd_of(spec))
     largest_showable(spec.trials, spec.delta)
 
 
@@ -46,11 +52,12 @@ def _check_filter(spec: GuaranteeSpec) -> None:
 
     A resolved ``spec`` names the filter's own clip and noise.
     """
-    own = follows_from(spec.mechanism)
-    for name, given, known in (("clip", spec.clip, own.clip), ("noise", spec.noise, own.noise)):
+    own = filter_of(spec.mechanism, spec.server_noise).dpsgd
+    for name, given in (("clip", spec.clip), ("noise", spec.noise)):
+        known = None if own is None else getattr(own, name)
         require(
-            given is None or math.isclose(given, known, rel_tol=1e-6),
-            f"--{name} is {given}, and --mechanism {spec.mechanism} has its own, {known:g}; leave "
+            given is None or (known is not None and math.isclose(given, known, rel_tol=1e-6)),
+            f"--{name} is {given}, and --mechanism {spec.mechanism} has its own settings; leave "
             f"--{name} out",
         )
     require(
@@ -69,21 +76,40 @@ def promised_by(defenses: tuple[str, ...]) -> str | None:
     return next((text for text in defenses if text.partition(":")[0] == "dpsgd"), None)
 
 
-def claimed_by(spec: GuaranteeSpec) -> DPSGDMechanism:
-    """Return the DP-SGD that the mechanism claims to be, or that follows from a filter's noise.
+def claimed_by(spec: GuaranteeSpec) -> DPSGDMechanism | FilterMechanism:
+    """Return what the mechanism claims to be: a filter itself, or the DP-SGD of ``dpsgd_of``.
 
-    Clip and noise are those of a filter, else of the settings, else those of a ``dpsgd`` defense,
-    else 2 and 0.1.
+    Raises:
+        InputError: clip or noise is not above 0, or a filter cannot be audited.
+    """
+    if is_filter(spec.mechanism):
+        return filter_of(spec.mechanism, spec.server_noise)
+    return dpsgd_of(spec)
+
+
+def dpsgd_of(spec: GuaranteeSpec) -> DPSGDMechanism:
+    """Return the DP-SGD that a mechanism other than a filter claims to be.
+
+    Clip and noise are those of the settings, else those of a ``dpsgd`` defense, else 2 and 0.1.
 
     Raises:
         InputError: clip or noise is not above 0.
 
-    >>> claimed_by(GuaranteeSpec(defense=("none", "dpsgd:clip=1,noise=0.5")))
+    >>> dpsgd_of(GuaranteeSpec(defense=("none", "dpsgd:clip=1,noise=0.5")))
     DPSGDMechanism(clip=1.0, noise=0.5)
     """
-    if is_filter(spec.mechanism):
-        return follows_from(spec.mechanism)
     _, settings = read(promised_by(spec.defense) or "dpsgd", _DPSGD, "defense")
     clip = settings.get("clip", CLIP) if spec.clip is None else spec.clip
     noise = settings.get("noise", NOISE) if spec.noise is None else spec.noise
     return DPSGDMechanism(clip, noise)
+
+
+def neighbours_of(spec: GuaranteeSpec) -> Neighbours:
+    """Return unit and relation of the promise.
+
+    >>> str(neighbours_of(GuaranteeSpec(mechanism="svt")))
+    'client, replaced'
+    """
+    own = claimed_by(spec)
+    unit = spec.unit or (own.unit if isinstance(own, FilterMechanism) else RECORD)
+    return Neighbours(unit, spec.relation)  # type: ignore[arg-type]

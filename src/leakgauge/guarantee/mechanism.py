@@ -4,7 +4,7 @@ import importlib.util
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -34,6 +34,23 @@ class SeveralAtOnce(Protocol):
 
     def several(self, grads: Grads, generators: Sequence[torch.Generator]) -> Grads:
         """Return one release for each generator, leaves ``[n, *p]``."""
+        ...
+
+
+class ReleaseClaim(Protocol):
+    """What a mechanism claims to be: how its releases look without noise, and the noise's law."""
+
+    @property
+    def law(self) -> str:
+        """The law of the noise: gaussian, laplace, or empty if it is another one or unknown."""
+        ...
+
+    def clipped(self, grads: Grads) -> Grads:
+        """Return per-example gradients ``[B, *p]`` as they go into the mean."""
+        ...
+
+    def centre(self, means: Grads) -> Grads:
+        """Return releases of means ``[m, *p]`` without their randomness."""
         ...
 
 
@@ -90,9 +107,15 @@ class DPSGDMechanism:
         """Return the noise on the sum divided by the clip, as Opacus and accountants use it."""
         return noise_multiplier_of(self.noise, self.clip, batch)
 
+    law: ClassVar[str] = "gaussian"
+
     def clipped(self, grads: Grads) -> Grads:
         """Return each gradient scaled down to the clip."""
         return ClipNorm(self.clip)(grads, [])
+
+    def centre(self, means: Grads) -> Grads:
+        """Return the means: nothing but noise is added to them."""
+        return means
 
     def __call__(self, grads: Grads, generator: torch.Generator) -> Grads:
         """Return one release, leaves ``[*p]``, of gradients ``[B, *p]``."""

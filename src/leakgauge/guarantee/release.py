@@ -14,7 +14,7 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.gradients import per_example_gradients
 from leakgauge.gradients.flattening import norms
-from leakgauge.guarantee.mechanism import DPSGDMechanism, Mechanism, SeveralAtOnce
+from leakgauge.guarantee.mechanism import Mechanism, ReleaseClaim, SeveralAtOnce
 from leakgauge.guarantee.pair import NeighbourPair
 from leakgauge.guarantee.statistic import Statistic
 from leakgauge.runs.checkpoint import Checkpoint
@@ -32,7 +32,8 @@ class Hypotheses:
         versions: gradients of the record with its own value (H0), then with each new one (H1),
             leaves ``[m, *p]``.
         others: gradients of the other records of the batch, leaves ``[B - 1, *p]``.
-        expected: the mean of the clipped gradients, a release without its noise ``[m, *p]``.
+        expected: a release without its randomness ``[m, *p]``, such as the mean of clipped
+            gradients.
         distance: ||clip(g_H0) - clip(g_H1)||, the largest over several new values.
     """
 
@@ -60,7 +61,7 @@ class Hypotheses:
 
 
 def hypotheses_of(
-    task: Task, params: Params, pair: NeighbourPair, others: Dataset | None, claim: DPSGDMechanism
+    task: Task, params: Params, pair: NeighbourPair, others: Dataset | None, claim: ReleaseClaim
 ) -> Hypotheses:
     """Return the gradients of the pair's versions, with the other records of its batch.
 
@@ -69,7 +70,7 @@ def hypotheses_of(
         params: all trainable parameters by name.
         pair: the record in all versions.
         others: the other records of the batch; None is a batch of one.
-        claim: the DP-SGD that the mechanism claims to be, which clips.
+        claim: what the mechanism claims to be, which clips.
 
     Raises:
         InputError: the model has no gradients of single records, or a gradient is not finite.
@@ -83,16 +84,32 @@ def hypotheses_of(
         all(bool(leaf.isfinite().all()) for leaf in grads.values()),
         "the record's gradient is not finite; bring smaller features or another model",
     )
-    clipped = claim.clipped(grads)
-    distances = norms({name: leaf[1:m] - leaf[:1] for name, leaf in clipped.items()})
-    expected = {
-        name: torch.stack([torch.cat([leaf[h : h + 1], leaf[m:]]).mean(dim=0) for h in range(m)])
-        for name, leaf in clipped.items()
-    }
     versions, rest = (
         {name: leaf[place] for name, leaf in grads.items()} for place in (slice(m), slice(m, None))
     )
-    return Hypotheses(versions, rest, expected, float(distances.max()))
+    return hypotheses_from(versions, rest, claim)
+
+
+def hypotheses_from(versions: Grads, others: Grads, claim: ReleaseClaim) -> Hypotheses:
+    """Return the hypotheses of gradients.
+
+    Args:
+        versions: gradients under H0, then with each new value, leaves ``[m, *p]``.
+        others: gradients of the other records of the batch, leaves ``[B - 1, *p]``.
+        claim: what the mechanism claims to be, which clips.
+    """
+    m = len(next(iter(versions.values())))
+    clipped = claim.clipped(
+        {name: torch.cat([leaf, others[name]]) for name, leaf in versions.items()}
+    )
+    means = {
+        name: torch.stack([torch.cat([leaf[h : h + 1], leaf[m:]]).mean(dim=0) for h in range(m)])
+        for name, leaf in clipped.items()
+    }
+    expected = claim.centre(means)
+    size = 1 + len(next(iter(others.values())))
+    apart = norms({name: leaf[1:] - leaf[:1] for name, leaf in expected.items()})
+    return Hypotheses(versions, others, expected, size * float(apart.max()))
 
 
 def redrawn(count: int, values: int, *, seed: int, role: str) -> Ints:
@@ -113,6 +130,45 @@ CHUNK_BYTES = 2**24
 """Memory of a chunk of releases; larger chunks do not fit the cache."""
 
 
+@dataclass(frozen=True, eq=False)
+class ReleaseParts:
+    """A statistic's parts of releases under H0 and H1, for choosing and for judging.
+
+    Attributes:
+        chosen: parts ``[n, v, k]`` under each hypothesis, for choosing thresholds.
+        judged: parts of other releases, for the estimates.
+        values: new value of each release under H1 that is chosen, and of each that is judged.
+        shifts: noiseless shift of each part if its new value is the true one ``[v, k]``.
+    """
+
+    chosen: tuple[Floats, Floats]
+    judged: tuple[Floats, Floats]
+    values: tuple[Ints, Ints]
+    shifts: Floats
+
+    def scores(self, statistic: Statistic) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Return scores ``[n]`` under H0 and H1, for choosing and for judging.
+
+        The statistic estimates the noise from the releases that choose.
+        """
+
+        def scored(several: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+            null, other = (statistic.scores(one, self.chosen[0], self.shifts) for one in several)
+            return null, other
+
+        return scored(self.chosen), scored(self.judged)
+
+    def furthest(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Return the first part under H0, and under H1 with the new value that moves it most."""
+        at = int(self.shifts[:, 0].argmax())
+        pairs = (
+            (null[:, at, 0], other[values == at + 1, at, 0])
+            for (null, other), values in zip((self.chosen, self.judged), self.values, strict=True)
+        )
+        first, second = pairs
+        return first, second
+
+
 def score_releases(
     hypotheses: Hypotheses,
     mechanism: Mechanism,
@@ -125,8 +181,32 @@ def score_releases(
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Return scores ``[each]`` under H0 and H1 for choosing thresholds, and for the estimates.
 
-    Under H1 each release draws its own value; the scores are in the order of these values. A
-    statistic estimates the noise from the releases that choose the threshold.
+    Under H1 each release draws its own value; the scores are in the order of these values. The
+    arguments are those of ``make_releases``.
+    """
+    parts = make_releases(
+        hypotheses,
+        mechanism,
+        statistic,
+        each=each,
+        seed=seed,
+        max_bytes=max_bytes,
+        checkpoint=checkpoint,
+    )
+    return parts.scores(statistic)
+
+
+def make_releases(
+    hypotheses: Hypotheses,
+    mechanism: Mechanism,
+    statistic: Statistic,
+    *,
+    each: int,
+    seed: int,
+    max_bytes: int,
+    checkpoint: Checkpoint | None = None,
+) -> ReleaseParts:
+    """Return a statistic's parts of releases under both hypotheses.
 
     Args:
         hypotheses: gradients under both hypotheses.
@@ -135,28 +215,26 @@ def score_releases(
         each: number of releases under each hypothesis, for each of the two purposes.
         seed: seed of the noise.
         max_bytes: largest memory for the releases that are held at once.
-        checkpoint: keeps intermediate scores.
+        checkpoint: keeps intermediate parts.
 
     Raises:
         InputError: a release is not one finite gradient.
     """
     kept = checkpoint or Checkpoint(None)
+    roles = "choose", "judge"
+    drawn = [redrawn(each, hypotheses.values, seed=seed, role=role) for role in roles]
 
     def parts(role: str, h: int) -> Floats:
         part = kept.part(f"{role}-{h}", after=digest_of(hypotheses.expected))
-        values = redrawn(each, hypotheses.values, seed=seed, role=role) if h else np.zeros(each)
+        values = drawn[roles.index(role)] if h else np.zeros(each)
         return _parts(hypotheses, mechanism, statistic, values, (seed, role, h), max_bytes, part)
 
-    chosen, judged = (tuple(parts(role, h) for h in (0, 1)) for role in ("choose", "judge"))
+    chosen, judged = ((parts(role, 0), parts(role, 1)) for role in roles)
     ends = _float64(statistic.parts(hypotheses.expected, hypotheses.expected))
     own = np.arange(ends.shape[1])  # Norm has one part for all new values
     shifts = ends[1 + own, own] - ends[0]
-
-    def scores(several: tuple[Floats, ...]) -> tuple[Floats, Floats]:
-        null, alternative = (statistic.scores(one, chosen[0], shifts) for one in several)
-        return null, alternative
-
-    return scores(chosen), scores(judged)
+    first, second = (np.sort(values) for values in drawn)
+    return ReleaseParts(chosen, judged, (first, second), shifts)
 
 
 def _parts(

@@ -25,6 +25,7 @@ RANDOM, CRAFTED = "random", "crafted"
 CANARIES = (RANDOM, CRAFTED, *(f"{CRAFTED}-{domain}" for domain in get_args(Domain)))
 STATISTICS = ("likelihood-ratio", "norm")
 MECHANISMS = ("dpsgd", "opacus")
+UNITS, RELATIONS = ("client", "record"), ("replace", "add")
 CLIP, NOISE = 2.0, 0.1
 """Default DP-SGD of an audit (that of the ``dpsgd`` defense)."""
 
@@ -70,12 +71,41 @@ class GuaranteeSpec(Spec):
     )
     mechanism: str = setting(
         MECHANISMS[0],
-        "mechanism to audit: dpsgd, opacus, a defense that clips and adds Gaussian noise such as "
-        "local-dp:clip=1,sensitivity=1,epsilon=1,delta=1e-05 (without --clip and --noise), or "
-        "your own as MODULE:FUNCTION, called with (gradients by name [1, ...], torch.Generator)",
+        "mechanism to audit: dpsgd, opacus, a defense that changes updates such as "
+        "local-dp:clip=1,sensitivity=1,epsilon=1,delta=1e-05 or svt (without --clip and --noise), "
+        "or your own as MODULE:FUNCTION, called with (gradients by name [1, ...], torch.Generator)",
         DEFENSE,
     )
-    delta: Real = setting(1e-5, "delta of all epsilons", DEFENSE, above=0)
+    server_noise: Real | None = setting(
+        None,
+        "noise multiplier of the server after fixed-clipping or adaptive-clipping: standard "
+        "deviation of its noise on the sum of updates, over the clipping norm",
+        DEFENSE,
+        above=0,
+    )
+    delta: Real = setting(
+        1e-5, "delta of all epsilons; that of a filter if it is larger", DEFENSE, above=0
+    )
+    unit: str | None = setting(
+        None,
+        "who the promise protects: client (all that one sends) or record; default: client for a "
+        "defense of the whole update, else record",
+        DEFENSE,
+        choices=UNITS,
+    )
+    relation: str = setting(
+        RELATIONS[0],
+        "how neighbours of the promise differ: replace (by another one) or add (or removed)",
+        DEFENSE,
+        choices=RELATIONS,
+    )
+    releases: Whole = setting(
+        1,
+        "releases of a training, each with fresh noise, over which epsilon is composed; each audit "
+        "trial is one release",
+        DEFENSE,
+        least=1,
+    )
     hidden: tuple[Whole, ...] = hidden_widths()
     rounds: Whole = setting(
         0,

@@ -189,6 +189,14 @@ class SparseRelease:
         threshold = share if self.threshold is None else self.threshold
         return float(threshold + (self.epsilon - threshold) * self.coordinates / self.sent)
 
+    @staticmethod
+    def largest_share(near: Neighbours) -> float:
+        """Return how far a coordinate may move, as a share of the way from -gamma to gamma.
+
+        An absent client counts as zero, half as far from gamma as -gamma is.
+        """
+        return 0.5 if near == Neighbours(CLIENT, ADD) else 1.0
+
     def follows(self, near: Neighbours, delta: float, *, rounds: int = 1) -> Follows:
         """Return the epsilon of ``rounds`` releases, each with fresh noise.
 
@@ -202,8 +210,7 @@ class SparseRelease:
         """
         require_count(rounds, "rounds")
         require(0 <= delta < 1, f"delta is {delta:g}; expected a probability below 1")
-        # An absent client counts as zero, half as far from gamma as -gamma is.
-        each = self.each / (2 if near == Neighbours(CLIENT, ADD) else 1)
+        each = self.each * self.largest_share(near)
         count = self.sent * rounds
         values, choice = count * each, self.choice * rounds
         if delta == 0:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN
+from leakgauge.guarantee.metrics import EPSILON
 from leakgauge.guarantee.report.audited import AuditedGuarantee, audited_guarantee
-from leakgauge.guarantee.report.sentences import headline
+from leakgauge.guarantee.report.sentences import headline, largest_words
 from leakgauge.runs.assessment import Assessment, Finding, Promised, Threat
 from leakgauge.runs.question import Answer
 
@@ -25,7 +25,10 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
     audited = audited_guarantee(answer.run.settings, answer.measurements)
     return Assessment(
         threat=_threat(audited),
-        findings=[_finding(audited, EPSILON, leads=True), _finding(audited, GAUSSIAN, leads=False)],
+        findings=[
+            _finding(audited, name, leads=name == EPSILON)
+            for name in dict.fromkeys([EPSILON, audited.deciding])
+        ],
         worst=(),
         no_worst="the audit is about one record, which stands for the worst one: "
         f"{audited.settings['canary']}",
@@ -41,48 +44,60 @@ def _finding(audited: AuditedGuarantee, metric: str, *, leads: bool) -> Finding:
         words,
         level,
         leads,
-        no_smallest="a lower bound has none; the largest epsilon that the trials can show is "
-        f"{audited.theory[_LARGEST[metric]]:.3g}",
+        no_smallest=f"a lower bound has none; {largest_words(audited, metric)}",
         open_end=audited.upper_end(metric) == float("inf"),
     )
 
 
-_LARGEST = {EPSILON: "largest_showable_low", GAUSSIAN: "largest_showable_gaussian_low"}
-
-
 def _promises(audited: AuditedGuarantee) -> list[Promised]:
+    if audited.why:
+        return []
     defense = audited.epsilon.defense
     delta = float(audited.settings["delta"])
     mechanism, theory = str(audited.settings["mechanism"]), audited.theory
     event = f"one release of one record's gradient ({mechanism})"
-    return [
+    found = [
         Promised(
             defense,
             f"{event}; this record, exact",
-            theory["pair_exact"],
+            audited.pair_promised,
             delta,
             RELATION,
-            measured=audited.figures[GAUSSIAN].estimate,
+            measured=audited.figures[audited.deciding].estimate,
             outcome="refuted" if audited.violated else "not refuted",
-            open_end=audited.upper_end(GAUSSIAN) == float("inf"),
+            open_end=audited.upper_end(audited.deciding) == float("inf"),
         ),
         Promised(
             defense,
-            f"{event}; the worst record, exact",
-            theory["mechanism_exact"],
+            f"{event}; the worst neighbours, exact",
+            audited.promised,
             delta,
-            RELATION,
-            note="it moves the sum by up to twice the clip",
-        ),
-        Promised(
-            defense,
-            f"{event}; textbook formula at the clip",
-            theory["mechanism_classic"],
-            delta,
-            "one record added or removed",
-            note="proven for an epsilon of at most 1 only",
+            str(audited.near),
         ),
     ]
+    if "training" in theory:
+        several = f"{audited.releases} releases with fresh noise ({mechanism})"
+        found.append(
+            Promised(
+                defense,
+                f"{several}; the worst neighbours",
+                theory["training"],
+                delta,
+                str(audited.near),
+            )
+        )
+    if "mechanism_classic" in theory:
+        found.append(
+            Promised(
+                defense,
+                f"{event}; textbook formula at the clip",
+                theory["mechanism_classic"],
+                delta,
+                "one record added or removed",
+                note="proven for an epsilon of at most 1 only",
+            )
+        )
+    return found
 
 
 def _threat(audited: AuditedGuarantee) -> Threat:

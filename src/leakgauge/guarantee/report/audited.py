@@ -8,12 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.core.checks import require
-from leakgauge.guarantee.metrics import CLAIMED, DISTANCE_OVER_CLIP, EPSILON, GAUSSIAN, IN_SAMPLE
-from leakgauge.guarantee.spec import GuaranteeSpec
+from leakgauge.defenses.claims import statement_of
+from leakgauge.guarantee.filter import BATCH, claim_of, is_filter
+from leakgauge.guarantee.metrics import (
+    APART,
+    CLAIMED,
+    DISTANCE_OVER_CLIP,
+    EPSILON,
+    GAUSSIAN,
+    GAUSSIAN_TEST,
+    IN_SAMPLE,
+    LAPLACE_TEST,
+    ODD,
+    TRAINING,
+)
+from leakgauge.guarantee.spec import RELATIONS, GuaranteeSpec
+from leakgauge.privacy.promises import RECORD, Neighbours
 from leakgauge.report.facts import plain_interval
 from leakgauge.results.measurements import Measurement
 from leakgauge.runs.question import Answer
 from leakgauge.runs.spec import declared
+
+DECIDING = (GAUSSIAN_TEST, LAPLACE_TEST, GAUSSIAN, EPSILON)
+"""Metrics of epsilon; the first of them that an audit has decides."""
 
 SETTINGS = ("clip", "noise", "canary", "mechanism", "trials", "delta", "attribute")
 
@@ -59,9 +76,51 @@ class AuditedGuarantee:
         return self.epsilon.estimate.low >= self.theory["largest_showable_low"]
 
     @property
+    def near(self) -> Neighbours:
+        """Unit and relation of the promise; runs of older versions replace a record."""
+        unit = self.settings.get("unit") or RECORD
+        return Neighbours(unit, self.settings.get("relation", RELATIONS[0]))
+
+    @property
+    def releases(self) -> int:
+        """Number of releases of a training, over which epsilon is composed."""
+        return int(self.settings.get("releases", 1))
+
+    @property
+    def promised(self) -> float:
+        """The epsilon of one release for the worst neighbours; infinite without privacy."""
+        return self.theory.get("mechanism_exact", math.inf)
+
+    @property
+    def pair_promised(self) -> float:
+        """The epsilon of one release for the audited record; infinite without privacy."""
+        return self.theory.get("pair_exact", math.inf)
+
+    @property
+    def why(self) -> str:
+        """Why the mechanism has no differential privacy; empty if it has."""
+        name = str(self.settings["mechanism"])
+        if not is_filter(name):
+            return ""
+        noise = self.settings.get("server_noise")
+        return statement_of(name, batch_size=BATCH, server_noise=noise).why
+
+    @property
+    def deciding(self) -> str:
+        """The metric whose lower end is compared with claim and promise."""
+        return next(name for name in DECIDING if name in self.figures)
+
+    @property
+    def shown(self) -> float:
+        """The epsilon that the releases show at least, by the deciding metric."""
+        return self.figures[self.deciding].estimate.low
+
+    @property
     def violated(self) -> bool:
-        """Whether the mechanism breaks its claim for this record (at 95 % confidence)."""
-        return self.figures[GAUSSIAN].estimate.low > self.theory["pair_exact"]
+        """Whether the mechanism breaks its claim for this record, with the audit's confidence."""
+        pure = self.deciding == LAPLACE_TEST
+        bound = self.theory.get("pair_pure", math.inf) if pure else self.pair_promised
+        return self.shown > bound
 
     @property
     def claimed(self) -> float | None:
@@ -69,9 +128,28 @@ class AuditedGuarantee:
         return self.theory.get(CLAIMED)
 
     @property
+    def claimed_delta(self) -> float:
+        """The delta that a filter's own parameters say; 0 if they say none."""
+        claim = claim_of(str(self.settings["mechanism"]))
+        return 0.0 if claim is None else claim.delta
+
+    @property
+    def neighbours(self) -> bool:
+        """Whether the audited versions are neighbours of the promise."""
+        return APART not in self.epsilon.details
+
+    @property
+    def odd(self) -> bool:
+        """Whether the scores contradict the noise that the mechanism claims."""
+        return ODD in self.epsilon.details
+
+    @property
     def refutes_claim(self) -> bool:
-        """Whether the releases show more than a filter's parameters say (at 95 % confidence)."""
-        return self.claimed is not None and self.figures[GAUSSIAN].estimate.low > self.claimed
+        """Whether the releases show more than a filter's parameters say.
+
+        A claim for added clients says nothing of versions that are further apart.
+        """
+        return self.claimed is not None and self.neighbours and self.shown > self.claimed
 
     def upper_end(self, metric: str) -> float:
         """Return the upper end of an epsilon's interval: infinite if no trial went wrong.
@@ -80,8 +158,8 @@ class AuditedGuarantee:
         worst record, or as the value if that is larger.
         """
         estimate = self.figures[metric].estimate
-        stand_in = max(estimate.value, self.theory["mechanism_exact"])
-        return math.inf if estimate.high == stand_in else estimate.high
+        stand_in = max(estimate.value, self.theory.get("mechanism_exact", 0.0))
+        return math.inf if estimate.high == stand_in > 0 else estimate.high
 
 
 def audited_guarantee(
@@ -95,31 +173,43 @@ def audited_guarantee(
     figures = {one.metric: one for one in measurements}
     for name in SETTINGS:
         require(name in settings, f"the settings of this audit lack {name!r}; run it again")
-    for name in (EPSILON, GAUSSIAN):
-        require(name in figures, f"the measurements of this audit lack {name!r}; run it again")
+    require(EPSILON in figures, f"the measurements of this audit lack {EPSILON!r}; run it again")
     # A run that is read back has lost the order of declaration.
     names = [*(name for name in declared(GuaranteeSpec) if name in settings), *settings]
     return AuditedGuarantee({name: settings[name] for name in names}, figures)
 
 
-NAMES = {"estimate": EPSILON, "gaussian": GAUSSIAN, "in_sample": IN_SAMPLE}
-"""The metrics of the three estimates, by their names in the JSON."""
+NAMES = {
+    "estimate": EPSILON,
+    "gaussian": GAUSSIAN,
+    "gaussian_test": GAUSSIAN_TEST,
+    "laplace_test": LAPLACE_TEST,
+    "training_test": TRAINING,
+    "in_sample": IN_SAMPLE,
+}
+"""The metrics of the estimates, by their names in the JSON."""
 
 
 def as_json(answer: Answer, folder: Path) -> dict[str, Any]:
     """Return settings and figures by name; None stands for an interval without an upper end."""
     audited = audited_guarantee(answer.run.settings, answer.measurements)
     kind, _, domain = str(audited.settings["canary"]).partition("-")
+    apart = audited.figures.get(DISTANCE_OVER_CLIP)
     return {
         **audited.settings,
         "canary": kind,
         "domain": domain or None,
         "values": audited.values,
-        "distance_over_clip": audited.figures[DISTANCE_OVER_CLIP].estimate.value,
+        "distance_over_clip": None if apart is None else apart.estimate.value,
         "epsilon": {
-            **{name: _ends(audited, metric) for name, metric in NAMES.items()},
+            **{name: _ends(audited, one) for name, one in NAMES.items() if one in audited.figures},
             **audited.theory,
         },
+        "private": not audited.why,
+        "why": audited.why,
+        "deciding": audited.deciding,
+        "neighbours": audited.neighbours,
+        "refutes_claim": audited.refutes_claim,
         "saturated": audited.saturated,
         "violated": audited.violated,
     }

@@ -9,9 +9,9 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN, IN_SAMPLE
-from leakgauge.guarantee.report.audited import audited_guarantee
-from leakgauge.guarantee.report.sentences import BIASED, verdict_words
+from leakgauge.guarantee.metrics import EPSILON, IN_SAMPLE
+from leakgauge.guarantee.report.audited import AuditedGuarantee, audited_guarantee
+from leakgauge.guarantee.report.sentences import BIASED, headline
 from leakgauge.guarantee.spec import QUESTION
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.compare import (
@@ -140,12 +140,11 @@ _KEYS_OF_SCORES = {"null": "first value", "alternative": "second value"}
 
 def badge(group: Group) -> Badge | None:
     """Return whether the means of a grid's cells break the promise; None without an epsilon."""
-    gaussian, epsilon = group.means.get(GAUSSIAN), group.means.get(EPSILON)
-    if gaussian is None or epsilon is None:
+    if EPSILON not in group.means:
         return None
-    violated = gaussian.estimate.low > epsilon.theory["pair_exact"]
-    level, words = verdict_words(epsilon.theory["mechanism_exact"], violated=violated)
-    return Badge(level, words, float(level == "strong"), broken=violated)
+    audited = AuditedGuarantee(group.settings, group.means)
+    level, words = headline(audited)
+    return Badge(level, words, float(level == "strong"), broken=audited.violated)
 
 
 def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
@@ -163,8 +162,9 @@ def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
 
 def _along_axes(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
     made: list[Chart] = []
+    gaussian = [group for group in groups if group.settings.get("clip") is not None]
     for axis in _AXES:
-        for title, along in along_axis(groups, axis).items():
+        for title, along in along_axis(gaussian, axis).items():
             points = [_point(comparison.cells, group, axis) for group in along]
             legend = Markup("") if made else _legend(_KEYS_OF_EPSILON)
             made.append(_epsilon_chart(points, axis, title, legend, number=len(made)))

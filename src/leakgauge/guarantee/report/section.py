@@ -13,7 +13,6 @@ from leakgauge.guarantee.report.charts import draw_scores
 from leakgauge.guarantee.report.sentences import (
     ADVISED,
     BIASED,
-    THEORY,
     headline,
     more_noise,
     noise_for,
@@ -21,6 +20,7 @@ from leakgauge.guarantee.report.sentences import (
     sentences,
     verdict,
 )
+from leakgauge.guarantee.report.titles import theory_titles
 from leakgauge.guarantee.spec import CRAFTED, QUESTION, RANDOM, GuaranteeSpec
 from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.section import Line, Row, Section
@@ -59,7 +59,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         rows=[_row(audited)],
         lines=_lines(audited),
         missing=answer.missing,
-        untried=more_noise(audited),
+        untried="" if audited.why else more_noise(audited),
         next_command=next_command(audited),
         nav=_nav(audited, at),
         style=STYLE,
@@ -73,14 +73,27 @@ def _row(audited: AuditedGuarantee) -> Row:
         verdict=words,
         level=level,
         text=verdict(audited),
-        metric=f"Epsilon, promised {short(audited.theory['mechanism_exact'])}, measured",
+        metric=_metric(audited),
         estimate=estimate,
         chance=audited.epsilon.chance,
         secret=audited.epsilon.secret,
-        strength=min(1.0, estimate.low / max(audited.theory["pair_exact"], estimate.low, 1e-9)),
+        strength=_strength(audited),
         broken=audited.violated,
         open_end=math.isinf(audited.upper_end(EPSILON)),
     )
+
+
+def _metric(audited: AuditedGuarantee) -> str:
+    if audited.why:
+        return "Epsilon, no promise, measured"
+    return f"Epsilon, promised {short(audited.promised)}, measured"
+
+
+def _strength(audited: AuditedGuarantee) -> float:
+    low = audited.epsilon.estimate.low
+    if audited.why:
+        return 1.0
+    return min(1.0, low / max(audited.pair_promised, low, 1e-9))
 
 
 def _lines(audited: AuditedGuarantee) -> list[Line]:
@@ -115,7 +128,12 @@ def _values(audited: AuditedGuarantee, run: Run, at: str) -> dict[str, Any]:
             for name in (EPSILON, GAUSSIAN, IN_SAMPLE)
             if name in audited.figures and math.isinf(audited.upper_end(name))
         },
-        "theory": {THEORY[key]: audited.theory[key] for key in THEORY if key in audited.theory},
+        "theory": {
+            title: audited.theory[key]
+            for key, title in theory_titles(audited).items()
+            if key in audited.theory
+        },
+        "why": audited.why,
         "scores": draw_scores(audited.epsilon, name=f"{at}-scores"),
         "biased": BIASED,
         "parts": parts(run.data),
@@ -136,6 +154,8 @@ def next_command(audited: AuditedGuarantee) -> str:
     spec = _spec(audited.settings)
     if is_filter(spec.mechanism):
         spec = replace(spec, clip=None, noise=None)
+    if audited.why:
+        return ""
     if audited.violated:
         spec = replace(spec, seed=spec.seed + 1)
     elif protects_nothing(audited) and is_filter(spec.mechanism):

@@ -2,12 +2,13 @@
 
 import math
 
-from leakgauge.defenses.claims import sensitivity_for
+from leakgauge.defenses.claims import SERVED, sensitivity_for
 from leakgauge.guarantee.filter import claim_of, is_filter
-from leakgauge.guarantee.metrics import CLAIMED, GAUSSIAN
+from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN, GAUSSIAN_TEST, LAPLACE_TEST, TRAINING
 from leakgauge.guarantee.report.audited import AuditedGuarantee
+from leakgauge.guarantee.report.titles import EXACT, UPPER
 from leakgauge.privacy.estimate import noise_for_epsilon
-from leakgauge.privacy.promises import Neighbours
+from leakgauge.privacy.promises import RECORD, GaussianRelease
 from leakgauge.report.section import Level
 from leakgauge.report.wording import count, short
 
@@ -21,18 +22,7 @@ ADVISED = (8.0, 1.0)
 """Epsilons for which the report names the noise, if the promise is larger."""
 
 CLAIM_REFUTED = "The claim does not hold"
-
-THEORY = {
-    CLAIMED: "Claimed by the filter's own parameters",
-    "pair_exact": "Promised for this record (exact)",
-    "mechanism_exact": "Promised for the worst record (exact, at twice the clip)",
-    "mechanism_exact_at_clip": "Exact, at the clip",
-    "mechanism_classic": "Textbook formula, at the clip (proven up to 1 only)",
-    "per_attribute_classic": "Textbook formula over the number of attributes (the paper's "
-    "yardstick; bounds nothing)",
-    "largest_showable": "Largest that this number of trials can show",
-}
-"""Titles of the epsilons that are known without a measurement, in the order of the table."""
+NO_PRIVACY = "No differential privacy"
 
 BIASED = (
     "The paper's estimate chooses the best threshold on the trials that it scores, so it is biased "
@@ -42,16 +32,13 @@ BIASED = (
 
 def headline(audited: AuditedGuarantee) -> tuple[Level, str]:
     """Return the level and the verdict in a few words."""
-    if audited.refutes_claim and not audited.violated:
-        return "strong", CLAIM_REFUTED
-    return verdict_words(audited.theory["mechanism_exact"], violated=audited.violated)
-
-
-def verdict_words(promised: float, *, violated: bool) -> tuple[Level, str]:
-    """Return the level and the verdict in a few words, from what is promised for any record."""
-    if violated:
+    if audited.why:
+        return "strong", NO_PRIVACY
+    if audited.violated:
         return "strong", VIOLATED
-    return ("strong", EMPTY) if promised > PROTECTS_NOTHING else ("none", KEPT)
+    if audited.refutes_claim:
+        return "strong", CLAIM_REFUTED
+    return ("strong", EMPTY) if protects_nothing(audited) else ("none", KEPT)
 
 
 def sentences(audited: AuditedGuarantee) -> list[str]:
@@ -66,17 +53,30 @@ def verdict(audited: AuditedGuarantee) -> str:
     An audit that finds nothing against a promise that protects nothing changes no decision; its
     outcome then stands with the other sentences.
     """
-    parts = [_promised(audited), _worth(audited), more_noise(audited)]
-    return " ".join(filter(None, [*parts, "" if _is_idle(audited) else _outcome(audited)]))
+    if audited.why:
+        return _without_privacy(audited)
+    parts = [_claimed(audited), _promised(audited), _shown(audited), _worth(audited)]
+    parts += [more_noise(audited), "" if _is_idle(audited) else _outcome(audited)]
+    return " ".join(filter(None, parts))
+
+
+def _without_privacy(audited: AuditedGuarantee) -> str:
+    name = str(audited.settings["mechanism"])
+    server = name.partition(":")[0] in SERVED
+    advice = " Name the noise multiplier of the server with `--server-noise`." if server else ""
+    return (
+        f"`{name}` gives no differential privacy: {audited.why}. No epsilon follows from it, for "
+        f"any unit of privacy. {_shown(audited)}{advice}"
+    )
 
 
 def _is_idle(audited: AuditedGuarantee) -> bool:
-    return protects_nothing(audited) and not audited.violated
+    return protects_nothing(audited) and not audited.violated and not audited.why
 
 
 def protects_nothing(audited: AuditedGuarantee) -> bool:
     """Return whether the promise is too large to protect anything."""
-    return audited.theory["mechanism_exact"] > PROTECTS_NOTHING
+    return audited.promised > PROTECTS_NOTHING
 
 
 def _worth(audited: AuditedGuarantee) -> str:
@@ -89,12 +89,14 @@ def _worth(audited: AuditedGuarantee) -> str:
 
 
 def noise_for(audited: AuditedGuarantee, epsilon: float) -> float:
-    """Return the noise that promises an epsilon at the clip of the audit.
+    """Return the noise that promises an epsilon at the clip of the audit, for its neighbours.
 
     It has three digits, rounded up so that the promise holds.
     """
     clip, delta = float(audited.settings["clip"]), float(audited.settings["delta"])
-    exact = noise_for_epsilon(epsilon, 2 * clip, delta)
+    exact = noise_for_epsilon(
+        epsilon, GaussianRelease(clip, 1.0, 1).sensitivity(audited.near), delta
+    )
     unit = 10.0 ** (math.floor(math.log10(exact)) - 2)
     return float(f"{math.ceil(exact / unit) * unit:.3g}")
 
@@ -109,32 +111,98 @@ def more_noise(audited: AuditedGuarantee) -> str:
     enough = [
         f"`--noise {noise_for(audited, epsilon):g}` promises {epsilon:g}"
         for epsilon in ADVISED
-        if epsilon < audited.theory["mechanism_exact"]
+        if epsilon < audited.promised
     ]
     return f"More noise promises more: at this clip, {' and '.join(enough)}." if enough else ""
 
 
 def _more_sensitivity(audited: AuditedGuarantee) -> str:
     claim = claim_of(str(audited.settings["mechanism"]))
-    if claim is None or audited.theory["mechanism_exact"] <= 1.01 * claim.epsilon:
+    if claim is None or audited.settings["clip"] is None:
         return ""
-    write = sensitivity_for(claim, float(audited.settings["clip"]), Neighbours())
+    if audited.promised <= 1.01 * claim.epsilon:
+        return ""
+    write = sensitivity_for(claim, float(audited.settings["clip"]), audited.near)
     return f"With `sensitivity={write:g}` the filter keeps its claim of {claim.epsilon:g}."
 
 
 def _outcome(audited: AuditedGuarantee) -> str:
-    low = audited.figures[GAUSSIAN].estimate.low
     if audited.violated:
         return (
-            f"{VIOLATED}: if the noise is Gaussian, these errors mean an epsilon of at least "
-            f"{short(low)}, more than is promised for this record. A correct mechanism gives "
-            "this verdict in at most 5 of 100 audits; repeat with another --seed."
+            f"{VIOLATED}: {_BY[audited.deciding]}, the releases mean an epsilon of at least "
+            f"{short(audited.shown)}, more than is promised for this record. A correct mechanism "
+            f"gives this verdict in at most {_percent(1 - _confidence(audited))} of 100 audits; "
+            "repeat with another --seed."
         )
-    most = short(audited.theory["largest_showable_gaussian_low"])
     what = "the promise" if audited.claimed is None else "what follows from the noise"
     return (
         f"The audit found nothing against {what}. This is not a proof: another record may "
-        f"show more, and this many trials can refute no promise above {most}."
+        f"show more, and {largest_words(audited, audited.deciding)}."
+    )
+
+
+_BY = {
+    GAUSSIAN_TEST: "by the Gaussian test, which assumes Gaussian noise",
+    LAPLACE_TEST: "by the Laplace test, which assumes Laplace noise",
+    GAUSSIAN: "if the noise is Gaussian",
+    EPSILON: "without any assumption",
+}
+"""How each deciding metric finds its lower end."""
+
+
+def largest_words(audited: AuditedGuarantee, metric: str) -> str:
+    """Return what the trials cannot refute, by a metric."""
+    most = {EPSILON: "largest_showable_low", GAUSSIAN: "largest_showable_gaussian_low"}.get(metric)
+    if most is None:
+        return "a promise that is off by less than the interval is not refuted"
+    return f"this many trials can refute no promise above {short(audited.theory[most])}"
+
+
+def _confidence(audited: AuditedGuarantee) -> float:
+    return audited.epsilon.estimate.confidence
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}"
+
+
+def _shown(audited: AuditedGuarantee) -> str:
+    """Return what releases show beside a claim, or without privacy; empty for another mechanism."""
+    if audited.claimed is None and not audited.why and audited.releases == 1:
+        return ""
+    delta = 0.0 if audited.deciding == LAPLACE_TEST else audited.settings["delta"]
+    against = ", which refutes the claim" if audited.refutes_claim else ""
+    whom = f"{audited.near.unit}, replaced by another version" if not audited.why else ""
+    said = (
+        f"Its releases show at least {short(audited.shown)} at delta {delta:g} "
+        f"({_percent(_confidence(audited))} % confidence, {_BY[audited.deciding]}"
+        f"{f'; {whom}' if whom else ''}){against}."
+    )
+    return " ".join(filter(None, [said, _further(audited), _of_training(audited), _odd(audited)]))
+
+
+def _further(audited: AuditedGuarantee) -> str:
+    if audited.neighbours or audited.claimed is None or audited.shown <= audited.claimed:
+        return ""
+    return (
+        "The two versions are further apart than neighbours of the promise, so they do not test "
+        f"a claim for a {audited.near.unit} that is added."
+    )
+
+
+def _of_training(audited: AuditedGuarantee) -> str:
+    if TRAINING not in audited.figures:
+        return ""
+    low = short(audited.figures[TRAINING].estimate.low)
+    return f"Over {count(audited.releases)} releases that is at least {low}."
+
+
+def _odd(audited: AuditedGuarantee) -> str:
+    if not audited.odd:
+        return ""
+    return (
+        "The scores are not those of the noise that it claims, so the test of this noise is left "
+        "out."
     )
 
 
@@ -147,9 +215,9 @@ def _audit(audited: AuditedGuarantee) -> str:
     rounds = settings.get("rounds", 0)
     epochs = "an epoch" if rounds == 1 else f"{rounds} epochs"
     model = f"The model is that after {epochs} of DP-SGD on the records. " if rounds else ""
+    who = f"{_mechanism(str(settings['mechanism']))}{_of_gaussian(audited)}"
     return (
-        f"{_mechanism(str(settings['mechanism']))} (clip {settings['clip']:g}, noise "
-        f"{settings['noise']:g}) released the gradient of a {_canary(str(settings['canary']))} "
+        f"{who} released the gradient of a {_canary(str(settings['canary']))} "
         f"{count(int(settings['trials']))} times, half with {name!r} = {own!r} and half with "
         f"{new}. {model}Epsilon measures how well an attacker can distinguish them: "
         "0 means not at all."
@@ -159,9 +227,9 @@ def _audit(audited: AuditedGuarantee) -> str:
 def _measured(audited: AuditedGuarantee) -> str:
     estimate = audited.epsilon.estimate
     return (
-        f"Measured: epsilon is at least {short(estimate.low)} (95 % confidence; best guess "
-        f"{short(estimate.value)}; delta {audited.settings['delta']:g}). {_limit(audited)}."
-        f"{_turned(audited)}"
+        f"Measured without assumptions: epsilon is at least {short(estimate.low)} "
+        f"({_percent(estimate.confidence)} % confidence; best guess {short(estimate.value)}; "
+        f"delta {audited.settings['delta']:g}). {_limit(audited)}.{_turned(audited)}"
     )
 
 
@@ -186,14 +254,26 @@ def _limit(audited: AuditedGuarantee) -> str:
 
 
 def _promised(audited: AuditedGuarantee) -> str:
-    theory = audited.theory
-    says = "Promised" if audited.claimed is None else f"{_claimed(audited)}From its noise follows"
-    worst = _at_most(theory["mechanism_exact"]).removeprefix("at most ")
+    says = "Promised" if audited.claimed is None else "From its noise follows"
+    worst = _at_most(audited.promised).removeprefix("at most ")
+    whom = "record" if audited.near.unit == RECORD else "update"
+    several = ""
+    if audited.releases > 1:
+        training = _at_most(audited.theory["training"])
+        several = f" Over {count(audited.releases)} releases it is {training} for the worst one."
     return (
-        f"{says}: epsilon is {_at_most(theory['pair_exact'])} for this record and "
-        f"{worst} for the worst one, at delta "
-        f"{audited.settings['delta']:g}."
+        f"{says}: epsilon is {_at_most(audited.pair_promised)} for this {whom} and "
+        f"{worst} for the worst one, at delta {audited.settings['delta']:g} "
+        f"({audited.near}; {UPPER if 'pair_pure' in audited.theory else EXACT}).{several}"
+        f"{_pure(audited)}"
     )
+
+
+def _pure(audited: AuditedGuarantee) -> str:
+    if "mechanism_pure" not in audited.theory:
+        return ""
+    worst = short(audited.theory["mechanism_pure"])
+    return f" At delta 0 it is at most {short(audited.theory['pair_pure'])} and {worst}."
 
 
 def _at_most(value: float) -> str:
@@ -202,15 +282,18 @@ def _at_most(value: float) -> str:
 
 
 def _claimed(audited: AuditedGuarantee) -> str:
-    """Return what the filter claims beside what its releases show; empty for another mechanism."""
+    """Return what the filter claims; empty for another mechanism."""
     if audited.claimed is None:
         return ""
-    low = short(audited.figures[GAUSSIAN].estimate.low)
-    against = ", which refutes the claim" if audited.refutes_claim else ""
-    return (
-        f"The filter claims epsilon {short(audited.claimed)}. Its releases show at least {low}"
-        f"{against}. "
-    )
+    delta = f" at delta {audited.claimed_delta:g}"
+    return f"The filter claims epsilon {short(audited.claimed)}{delta}."
+
+
+def _of_gaussian(audited: AuditedGuarantee) -> str:
+    clip, noise = audited.settings["clip"], audited.settings["noise"]
+    if clip is None or noise is None:
+        return ""
+    return f" (clip {clip:g}, noise {noise:g})"
 
 
 def _mechanism(name: str) -> str:

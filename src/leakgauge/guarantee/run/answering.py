@@ -12,7 +12,8 @@ from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params, Task
 from leakgauge.defenses import dpsgd
 from leakgauge.gradients import params_of
-from leakgauge.guarantee.filter import filter_of, is_filter
+from leakgauge.guarantee.checking import neighbours_of
+from leakgauge.guarantee.filter import FilterMechanism
 from leakgauge.guarantee.game import AuditResult, audit_pair
 from leakgauge.guarantee.mechanism import DPSGDMechanism, Mechanism, build_mechanism
 from leakgauge.guarantee.pair import NeighbourPair
@@ -73,9 +74,11 @@ def _audit(
         pair,
         mechanism_of(spec.mechanism, prepared.claimed),
         claimed=prepared.claimed,
-        statistic=STATISTICS[spec.statistic],
+        statistic=statistic_of(spec.statistic, prepared.claimed),
         trials=spec.trials,
         delta=spec.delta,
+        near=neighbours_of(spec),
+        releases=spec.releases,
         seed=spec.seed,
         checkpoint=Checkpoint(folder, "trials"),
     )
@@ -83,9 +86,16 @@ def _audit(
     return pair, result
 
 
-def mechanism_of(name: str, claimed: DPSGDMechanism) -> Mechanism:
+def mechanism_of(name: str, claimed: DPSGDMechanism | FilterMechanism) -> Mechanism:
     """Return the audited mechanism: a filter, or one of ``build_mechanism``."""
-    return filter_of(name) if is_filter(name) else build_mechanism(name, claimed)
+    return claimed if isinstance(claimed, FilterMechanism) else build_mechanism(name, claimed)
+
+
+def statistic_of(name: str, claimed: DPSGDMechanism | FilterMechanism) -> Statistic:
+    """Return the statistic of a name; the likelihood ratio is that of the claimed noise."""
+    if name == LikelihoodRatio.name and isinstance(claimed, FilterMechanism):
+        return claimed.likelihood_ratio()
+    return STATISTICS[name]
 
 
 def initial_task(prepared: GuaranteePrepared) -> Task:
@@ -114,6 +124,8 @@ def audited_params(
     first = params_of(task.model)
     if spec.rounds == 0:
         return first
+
+    assert isinstance(claim, DPSGDMechanism)  # a filter trains no rounds
 
     def train() -> Params:
         params: Params = first

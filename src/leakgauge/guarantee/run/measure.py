@@ -2,24 +2,30 @@
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 from leakgauge.core.knowledge import ADAPTIVE
-from leakgauge.guarantee.filter import claim_of, is_filter
+from leakgauge.guarantee.filter import claim_of
 from leakgauge.guarantee.game import AuditResult
+from leakgauge.guarantee.mechanism import DPSGDMechanism
 from leakgauge.guarantee.metrics import (
+    APART,
     CLAIMED,
     DISTANCE_OVER_CLIP,
     EPSILON,
     GAUSSIAN,
+    GAUSSIAN_TEST,
     HELD_OUT_RATIO,
     IN_SAMPLE,
+    LAPLACE_TEST,
+    ODD,
     PER_ATTRIBUTE_RATIO,
+    TRAINING,
 )
 from leakgauge.guarantee.pair import NeighbourPair
 from leakgauge.guarantee.run.preparing import GuaranteePrepared
 from leakgauge.guarantee.spec import QUESTION
+from leakgauge.guarantee.theory import Theory
 from leakgauge.privacy.estimate import Errors, epsilon_gaussian_dp
 from leakgauge.results.measurements import CellContext, Estimate, Measurement
 from leakgauge.results.statistics import histogram_of
@@ -34,25 +40,25 @@ def measurements_of(
     prepared: GuaranteePrepared, pair: NeighbourPair, result: AuditResult
 ) -> list[Measurement]:
     """Return one measurement per figure."""
-    stated = claim_of(prepared.spec.mechanism)
-    promised = {**_theory(result), **({CLAIMED: stated.epsilon} if stated is not None else {})}
-    figures = _figures(result, promised["mechanism_exact"])
-    scores = histogram_of(result.null, result.alternative, BINS)
     spec, claim = prepared.spec, prepared.claimed
+    stated = claim_of(spec.mechanism)
+    promised = {**_theory(result), **({CLAIMED: stated.epsilon} if stated is not None else {})}
+    figures = _figures(result, promised.get("mechanism_exact", 0.0))
+    scores = histogram_of(result.null, result.alternative, BINS)
     context = CellContext(
         question=QUESTION,
         game=prepared.attribute,
         dataset=prepared.source.name,
         label=prepared.label,
         secret=prepared.attribute,
-        defense=spec.mechanism
-        if is_filter(spec.mechanism)
-        else f"dpsgd:clip={claim.clip:g},noise={claim.noise:g}",
+        defense=f"dpsgd:clip={claim.clip:g},noise={claim.noise:g}"
+        if isinstance(claim, DPSGDMechanism)
+        else spec.mechanism,
         knowledge=ADAPTIVE,
         adversary=spec.statistic,
         seed=spec.seed,
     )
-    details = values_in_details(pair.attribute.values) | (TURNED if result.turned else {})
+    details = values_in_details(pair.attribute.values) | _assumed(result)
     return [
         context.measurement(
             name,
@@ -63,6 +69,13 @@ def measurements_of(
         )
         for name, estimate in figures.items()
     ]
+
+
+def _assumed(result: AuditResult) -> dict[str, str]:
+    """Return what holds for the figures of a result, as a measurement keeps it."""
+    odd = {ODD: f"the scores are not those of {result.law} noise"} if result.odd else {}
+    other = {} if result.theory.neighbours else {APART: "the audited pair are no neighbours"}
+    return {**(TURNED if result.turned else {}), **odd, **other}
 
 
 def values_in_details(values: tuple[str, ...]) -> dict[str, str]:
@@ -88,19 +101,31 @@ def _figures(result: AuditResult, promised: float) -> dict[str, Estimate]:
     0.
     """
     apart = result.distance_over_clip
-    figures = {
-        EPSILON: _bounded(result.estimate, promised),
-        GAUSSIAN: _bounded(result.gaussian, promised),
-        IN_SAMPLE: _bounded(result.in_sample, promised),
-        DISTANCE_OVER_CLIP: Estimate(apart, apart, apart, 1),
-    }
-    yardstick = result.theory.per_attribute_classic
+    shown = {EPSILON: result.estimate, **_by_law(result), IN_SAMPLE: result.in_sample}
+    figures = {name: _bounded(one, promised) for name, one in shown.items()}
+    theory = result.theory
+    if not isinstance(theory, Theory):
+        return figures
+    figures[DISTANCE_OVER_CLIP] = Estimate(apart, apart, apart, 1)
     for name, of in ((PER_ATTRIBUTE_RATIO, IN_SAMPLE), (HELD_OUT_RATIO, EPSILON)):
         one = figures[of]
         if one.low > 0:
-            value, low, high = (yardstick / end for end in (one.value, one.high, one.low))
+            ends = (one.value, one.high, one.low)
+            value, low, high = (theory.per_attribute_classic / end for end in ends)
             figures[name] = Estimate(value, low, high, one.n)
     return figures
+
+
+def _by_law(result: AuditResult) -> dict[str, Estimate]:
+    """Return the estimates that use what is known of the noise, by metric."""
+    found: dict[str, Estimate | None] = {
+        GAUSSIAN: result.gaussian if result.law == DPSGDMechanism.law else None,
+        GAUSSIAN_TEST: result.whole,
+        LAPLACE_TEST: result.laplace,
+    }
+    if result.theory.releases > 1:
+        found[TRAINING] = result.composed(result.theory.releases)
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def _bounded(estimate: Estimate, promised: float) -> Estimate:
@@ -109,14 +134,19 @@ def _bounded(estimate: Estimate, promised: float) -> Estimate:
     return replace(estimate, high=max(estimate.value, promised))
 
 
-def _theory(result: AuditResult) -> Mapping[str, float]:
-    """Return the epsilons that are known without a measurement, by name."""
+def _theory(result: AuditResult) -> dict[str, float]:
+    """Return the finite epsilons that are known without a measurement, by name."""
     half = result.trials // 2
     no_errors = epsilon_gaussian_dp(Errors(0, 0, half, half), result.delta)
     promises = {name: getattr(one, "value", one) for name, one in vars(result.theory).items()}
-    return {
+    for name in ("near", "releases", "neighbours"):
+        promises.pop(name)
+    if result.theory.releases == 1:
+        promises.pop("training")
+    known = {
         "largest_showable": result.largest_showable.value,
         "largest_showable_low": result.largest_showable.low,
         "largest_showable_gaussian_low": no_errors.low,
         **promises,
     }
+    return {name: value for name, value in known.items() if math.isfinite(value)}

@@ -13,8 +13,14 @@ from leakgauge.data.encoding import encode
 from leakgauge.data.roles import resolve_roles
 from leakgauge.data.source import Source, explained
 from leakgauge.data.table import Roles, Table, make_table
-from leakgauge.guarantee.checking import check, claimed_by, promised_by
-from leakgauge.guarantee.filter import is_filter
+from leakgauge.guarantee.checking import (
+    check,
+    claimed_by,
+    dpsgd_of,
+    neighbours_of,
+    promised_by,
+)
+from leakgauge.guarantee.filter import FilterMechanism, claim_of, is_filter
 from leakgauge.guarantee.mechanism import DPSGDMechanism
 from leakgauge.guarantee.spec import BOX, CRAFTED, GuaranteeSpec
 from leakgauge.results.measurements import Run
@@ -32,7 +38,7 @@ class GuaranteePrepared(Prepared):
         source: a table.
         attribute: column to infer.
         label: column that the model predicts.
-        claimed: the DP-SGD that the mechanism claims to be.
+        claimed: the DP-SGD that the mechanism claims to be, or the filter itself.
         data: the encoded table.
         classes: number of classes.
         run: settings and facts for the report.
@@ -41,7 +47,7 @@ class GuaranteePrepared(Prepared):
     spec: GuaranteeSpec
     attribute: str
     label: str
-    claimed: DPSGDMechanism
+    claimed: DPSGDMechanism | FilterMechanism
     data: Dataset
     classes: int
     run: Run
@@ -92,7 +98,9 @@ def prepare(spec: GuaranteeSpec, source: Source) -> GuaranteePrepared:
 def _resolved(spec: GuaranteeSpec, roles: Roles, attribute: str) -> GuaranteeSpec:
     cut = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
     kept = [name for name in roles.drop if name != attribute]
-    dpsgd = claimed_by(spec)
+    claimed = claimed_by(spec)
+    dpsgd = claimed.dpsgd if isinstance(claimed, FilterMechanism) else claimed
+    claim, near = claim_of(spec.mechanism), neighbours_of(spec)
     named = is_filter(spec.mechanism) or promised_by(spec.defense) is not None
     chosen = named or (spec.clip, spec.noise) != (None, None)
     return replace(
@@ -104,8 +112,10 @@ def _resolved(spec: GuaranteeSpec, roles: Roles, attribute: str) -> GuaranteeSpe
         bins=cut | dict(spec.bins),
         canary=f"{CRAFTED}-{spec.domain or BOX}" if spec.canary == CRAFTED else spec.canary,
         domain=None,
-        clip=dpsgd.clip,
-        noise=dpsgd.noise,
+        clip=None if dpsgd is None else dpsgd.clip,
+        noise=None if dpsgd is None else dpsgd.noise,
+        delta=max(spec.delta, 0.0 if claim is None else claim.delta),
+        unit=near.unit,
         defense=() if chosen else spec.defense or (NONE,),
     )
 
@@ -137,7 +147,7 @@ def _describe(spec: GuaranteeSpec, source: Source, table: Table) -> Run:
     about = {"name": source.name, "fingerprint": source.fingerprint, "records": len(table)}
     notes = [*source.notes, *table.notes]
     if spec.defense:
-        dpsgd = claimed_by(spec)
+        dpsgd = dpsgd_of(spec)
         notes.append(
             f"DP-SGD with clip {dpsgd.clip:g} and noise {dpsgd.noise:g} is audited, since no "
             "defense of this run promises differential privacy; to audit another, add one such as "
@@ -157,6 +167,10 @@ def _settings(spec: GuaranteeSpec) -> dict[str, Any]:
         "canary": spec.canary,
         "statistic": spec.statistic,
         "mechanism": spec.mechanism,
+        **({"server_noise": spec.server_noise} if spec.server_noise else {}),
+        "unit": spec.unit,
+        "relation": spec.relation,
+        "releases": spec.releases,
         "trials": spec.trials,
         "delta": spec.delta,
         "hidden": list(spec.hidden),
