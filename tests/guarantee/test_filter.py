@@ -108,7 +108,7 @@ def test_the_verdict_has_claims_follows_and_shows(tmp_path: Path) -> None:
     assert "The claim does not hold" in ended.stdout
     assert "The filter claims epsilon 10 at delta 1e-05. From its noise follows: " in ended.stdout
     assert "above a million for the worst one, at delta 1e-05 (client, replaced; " in ended.stdout
-    shown = re.search(r"Its releases show at least (\S+) at delta 1e-05 \(95 %", ended.stdout)
+    shown = re.search(r"Its releases show at least (\S+) at delta 1e-05 \(99 %", ended.stdout)
     assert shown is not None
     assert float(shown[1]) > 10
     assert "which refutes the claim" in ended.stdout

@@ -73,9 +73,15 @@ class FilterMechanism:
     @property
     def clip(self) -> float:
         """The clip for the search of a record; that of DP-SGD's default where it clips none."""
+        own = self.largest_norm
+        return CLIP if own is None else own
+
+    @property
+    def largest_norm(self) -> float | None:
+        """The largest norm that passes; None where it clips none."""
         parts = (self.defense.per_example, *self.defense.update.parts)
-        known = [part.clip_norm for part in parts if part is not None and part.clip_norm]
-        return known[0] if known else CLIP
+        clips = (None if part is None else part.clip_norm for part in parts)
+        return next((clip for clip in clips if clip is not None), None)
 
     @property
     def dpsgd(self) -> DPSGDMechanism | None:

@@ -59,6 +59,15 @@ class AuditResult(Shown):
         return self.gaussian if self.law == DPSGDMechanism.law else self.estimate
 
     @property
+    def decided_by(self) -> str:
+        """The name of the test behind ``deciding``."""
+        if self.laplace is not None:
+            return "Laplace test"
+        if self.whole is not None:
+            return "Gaussian test"
+        return "errors of Gaussian noise" if self.law == DPSGDMechanism.law else "errors"
+
+    @property
     def violated(self) -> bool:
         """Whether the mechanism breaks its claim for this pair, by ``deciding``."""
         theory = self.theory
@@ -103,7 +112,7 @@ def audit_pair(
         near: unit of privacy and relation of neighbours of the promises. The releases are of a
             record that is replaced by another version of itself.
         releases: number of releases of a training, over which promises are composed.
-        confidence: two-sided confidence of all intervals.
+        confidence: two-sided confidence of the intervals of errors; see ``shown_by``.
         others: the other records of the batch, which the auditor knows; None is a batch of
             one, as in the paper.
         seed: seed of the noise.
@@ -132,30 +141,73 @@ def audit_pair(
     require(0 < delta < 1, f"delta is {delta:g}; expected a probability above 0 and below 1")
     claim = _claim(mechanism, claimed)
     largest_showable(trials, delta, confidence=confidence)  # refuses too few trials
-    score = _statistic(claim) if statistic is None else statistic
     params = params_of(task.model) if params is None else params
-    hypotheses = hypotheses_of(task, params, pair, others, claim)
+    return audit_hypotheses(
+        hypotheses_of(task, params, pair, others, claim),
+        mechanism,
+        claim,
+        _statistic(claim) if statistic is None else statistic,
+        canary=pair.origin,
+        attributes=pair.attribute.among,
+        trials=trials,
+        delta=delta,
+        near=near,
+        releases=releases,
+        confidence=confidence,
+        seed=seed,
+        max_bytes=max_bytes,
+        checkpoint=checkpoint,
+    )
+
+
+def audit_hypotheses(
+    hypotheses: Hypotheses,
+    mechanism: Mechanism,
+    claim: DPSGDMechanism | FilterMechanism,
+    statistic: Statistic,
+    *,
+    canary: str,
+    attributes: int,
+    trials: int,
+    delta: float,
+    near: Neighbours,
+    releases: int,
+    confidence: float,
+    seed: int,
+    max_bytes: int,
+    checkpoint: Checkpoint | None = None,
+) -> AuditResult:
+    """Return what releases of hypotheses show; the other arguments are those of ``audit_pair``.
+
+    Args:
+        hypotheses: gradients under both hypotheses.
+        mechanism: makes the releases.
+        claim: what it claims to be.
+        statistic: score of a release.
+        canary: origin of the gradients.
+        attributes: N, number of original columns of a record.
+    """
     parts = make_releases(
         hypotheses,
         mechanism,
-        score,
+        statistic,
         each=trials // 2,
         seed=seed,
         max_bytes=max_bytes,
         checkpoint=checkpoint,
     )
-    shown = shown_by(parts, score, law=claim.law, delta=delta, confidence=confidence)
-    among = pair.attribute.among
+    shown = shown_by(parts, statistic, law=claim.law, delta=delta, confidence=confidence)
+    theory = theory_for(
+        claim, hypotheses, delta=delta, attributes=attributes, near=near, releases=releases
+    )
     return AuditResult(
         **vars(shown),
-        canary=pair.origin,
-        statistic=score.name,
+        canary=canary,
+        statistic=statistic.name,
         batch=hypotheses.size,
         distance=hypotheses.distance,
         clip=claim.clip,
-        theory=theory_for(
-            claim, hypotheses, delta=delta, attributes=among, near=near, releases=releases
-        ),
+        theory=theory,
         law=claim.law,
     )
 

@@ -27,17 +27,19 @@ METRICS = {
         title="Epsilon, measured, if the noise is Gaussian", high=math.inf, chance=0.0
     ),
     GAUSSIAN_TEST: Metric(
-        title="Epsilon by the Gaussian test (whole scores, for Gaussian noise)",
+        title="Epsilon by the Gaussian test (whole scores of Gaussian noise; 99 % interval)",
         high=math.inf,
         chance=0.0,
     ),
     LAPLACE_TEST: Metric(
-        title="Epsilon at delta 0 by the Laplace test (for Laplace noise of sent values)",
+        title="Epsilon at delta 0 by the Laplace test (for Laplace noise; 99 % interval)",
         high=math.inf,
         chance=0.0,
     ),
     TRAINING: Metric(
-        title="Epsilon of all releases by the Gaussian test", high=math.inf, chance=0.0
+        title="Epsilon of all releases by the Gaussian test (99 % interval)",
+        high=math.inf,
+        chance=0.0,
     ),
     IN_SAMPLE: Metric(title="Epsilon by the paper's estimate", high=math.inf, chance=0.0),
     PER_ATTRIBUTE_RATIO: Metric(

@@ -32,6 +32,10 @@ GAUSSIAN, LAPLACE, OTHER = "gaussian", "laplace", ""
 """The law of a mechanism's noise; ``OTHER`` assumes nothing."""
 
 
+DECIDING = 0.99
+"""Two-sided confidence of the tests of a known noise, which decide on claims and end builds."""
+
+
 @dataclass(frozen=True, eq=False)
 class Shown:
     """Estimates of epsilon from scored releases.
@@ -105,7 +109,8 @@ def shown_by(
         statistic: made the parts.
         law: law of the mechanism's noise, as it claims.
         delta: in (0, 1).
-        confidence: two-sided confidence of all intervals.
+        confidence: two-sided confidence of the intervals of errors; the tests of a known noise
+            have ``DECIDING`` or more.
     """
     chosen, judged = parts.scores(statistic)
     turned = are_reversed(*chosen, delta, confidence=confidence)
@@ -128,7 +133,7 @@ def shown_by(
         threshold,
         turned,
     )
-    return _by_law(shown, parts, statistic, law, confidence)
+    return _by_law(shown, parts, statistic, law, max(confidence, DECIDING))
 
 
 def _by_law(

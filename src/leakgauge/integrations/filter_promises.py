@@ -12,7 +12,9 @@ from typing import Any
 from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.core.numbers import read_number
 from leakgauge.defenses.claims import WITHOUT, Claim, sensitivity_for
-from leakgauge.defenses.local_dp import LocalDP
+from leakgauge.defenses.local_dp import FixedClipping, LocalDP
+from leakgauge.defenses.percentile import PercentilePrivacy
+from leakgauge.defenses.svt import SVT
 from leakgauge.integrations.filter_files import SwitchedOn
 from leakgauge.privacy.estimate import noise_for_epsilon
 from leakgauge.privacy.promises import Follows, GaussianRelease, Neighbours, SparseRelease
@@ -57,6 +59,8 @@ class FilterPromise:
         notes: what was assumed, and what else is wrong, a sentence each.
         known: whether the filter is known.
         covers: whether it changes everything that a client sends of a model.
+        defense: the same filter as ``parse_defense`` reads it; empty where there is none.
+        server_noise: noise multiplier of the server after it; None without.
     """
 
     filter: str
@@ -68,6 +72,8 @@ class FilterPromise:
     notes: tuple[str, ...] = ()
     known: bool = True
     covers: bool = True
+    defense: str = ""
+    server_noise: float | None = None
 
     def keeps(self, most: float) -> bool:
         """Return whether it keeps the epsilon of the training at or below a limit."""
@@ -215,8 +221,9 @@ def _gaussian(
 def _local(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
     clip, sensitivity, epsilon, delta = map(arguments.number, _PARAMETERS["LocalDpMod"])
     if sensitivity == 0:
-        claim = Claim(epsilon, delta)
-        return FilterPromise("", claim, why="its sensitivity is 0, so it adds no noise")
+        claim, bare = Claim(epsilon, delta), FixedClipping(clip).name
+        why = "its sensitivity is 0, so it adds no noise"
+        return FilterPromise("", claim, why=why, defense=bare)
     filter_ = LocalDP(clip, sensitivity, epsilon, delta)
     claim = Claim(epsilon, delta)
     found = _gaussian(claim, GaussianRelease(clip, filter_.noise_std), delta, asked)
@@ -229,7 +236,7 @@ def _local(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
     if found.training is not None and found.training.epsilon > 1.01 * epsilon:
         write = sensitivity_for(claim, clip, asked.near, rounds=asked.rounds)
         instead = f"sensitivity={write:g}"
-    return FilterPromise("", claim, found.one, found.training, "", instead, tuple(notes))
+    return replace(found, instead=instead, notes=tuple(notes), defense=filter_.name)
 
 
 def _sparse(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
@@ -256,36 +263,53 @@ def _sparse(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
         f"noise {4 * release.sent / share:.2g} times its largest size, so use LocalDpMod or noise "
         "of the server"
     )
-    return FilterPromise("", Claim(epsilon, 0.0), one, whole, "", instead, tuple(notes))
+    small = replace(release, coordinates=min(parameters, RELEASED))
+    defense = SVT(fraction, epsilon, small.each, arguments.number("gamma"), arguments.number("tau"))
+    return FilterPromise(
+        "", Claim(epsilon, 0.0), one, whole, "", instead, tuple(notes), defense=defense.name
+    )
 
 
 MILLION = 1_000_000
 
+RELEASED = 1_000
+"""Number of parameters of an update that is released to show what a filter gives away, at most."""
 
-def _without(word: str) -> Callable[[_Arguments, PromiseTerms], FilterPromise]:
+
+def _without(
+    word: str, defense: Callable[[_Arguments], str] = lambda _: ""
+) -> Callable[[_Arguments, PromiseTerms], FilterPromise]:
     def found(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
         write = sensitivity_for(Claim(MEANT, asked.delta), 1.0, asked.near, rounds=asked.rounds)
         instead = (
             f"LocalDpMod(clipping_norm=1, sensitivity={write:g}, epsilon={MEANT:g}, "
             f"delta={asked.delta:g})"
         )
-        return FilterPromise("", why=word, instead=instead, notes=(SCALARS, *arguments.kinds()))
+        notes = (SCALARS, *arguments.kinds())
+        return FilterPromise("", why=word, instead=instead, notes=notes, defense=defense(arguments))
 
     return found
+
+
+def _percentile(arguments: _Arguments) -> str:
+    return PercentilePrivacy(arguments.number("percentile"), arguments.number("gamma")).name
 
 
 def _clipping(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
     return FilterPromise(
         "", why=WITHOUT["fixed-clipping"],
         instead="DifferentialPrivacyClientSide... with a noise multiplier on the server",
+        defense=FixedClipping(1.0).name,
     )  # fmt: skip
 
 
 def _central(clip: str) -> Callable[[_Arguments, PromiseTerms], FilterPromise]:
     def found(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
         multiplier, norm = arguments.number("noise_multiplier"), arguments.number(clip)
+        clipping = FixedClipping(norm).name
         if multiplier == 0:
-            return FilterPromise("", why="its noise multiplier is 0, so it adds no noise")
+            why = "its noise multiplier is 0, so it adds no noise"
+            return FilterPromise("", why=why, defense=clipping)
         promised = _gaussian(None, GaussianRelease(norm, multiplier * norm), asked.delta, asked)
         notes = (
             "it is for the published model: the server sees the updates before it adds noise",
@@ -296,7 +320,9 @@ def _central(clip: str) -> Callable[[_Arguments, PromiseTerms], FilterPromise]:
             moved = GaussianRelease(1.0, 1.0).sensitivity(asked.near) * asked.rounds**0.5
             least = noise_for_epsilon(MEANT, moved, asked.delta)
             instead = f"noise_multiplier={_up(least):g} for epsilon {MEANT:g} of the training"
-        return FilterPromise("", None, promised.one, promised.training, "", instead, notes)
+        return replace(
+            promised, instead=instead, notes=notes, defense=clipping, server_noise=multiplier
+        )
 
     return found
 
@@ -308,7 +334,7 @@ def _up(value: float) -> float:
 
 _KNOWN: Mapping[str, Callable[[_Arguments, PromiseTerms], FilterPromise]] = {
     "SVTPrivacy": _sparse,
-    "PercentilePrivacy": _without(WITHOUT["percentile-privacy"]),
+    "PercentilePrivacy": _without(WITHOUT["percentile-privacy"], _percentile),
     "ExcludeVars": _without("it leaves arrays out, and adds no noise"),
     "LocalDpMod": _local,
     "fixedclipping_mod": _clipping,

@@ -14,12 +14,16 @@ from leakgauge.core.checks import InputError, require
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from leakgauge.guarantee.game import AuditResult
     from leakgauge.integrations.filter_promises import FilterPromise, PromiseTerms
     from leakgauge.privacy.promises import Follows
+
+    Released = Sequence["AuditResult | None"]
 
 EXAMPLES = (
     "leakgauge promise app/config/config_fed_client.json --parameters 7033300 --rounds 20",
     "leakgauge promise pyproject.toml --fail-above 8",
+    "leakgauge promise app/config/config_fed_client.json --shows 1000",
 )
 
 
@@ -49,6 +53,14 @@ def promise(
         int | None, typer.Option(help="number of clients or records, to compare delta with")
     ] = None,
     delta: Annotated[float, typer.Option(help="delta for filters that name none")] = 1e-5,
+    shows: Annotated[
+        int | None,
+        typer.Option(
+            help="make this many releases of each of two neighbouring updates by each filter, and "
+            "print the epsilon that they show"
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="seed of the releases")] = 0,
     fail_above: Annotated[
         float | None,
         typer.Option(
@@ -62,7 +74,7 @@ def promise(
 ) -> None:
     """Say what the privacy filters of a federation claim, what follows, and what to write instead.
 
-    Nothing is run. Exit code 0: done. 3: --fail-above. 2: the file is refused.
+    Nothing is run without --shows. Exit code 0: done. 3: --fail-above. 2: the file is refused.
     """
     from leakgauge.integrations.filter_files import read_filters
     from leakgauge.integrations.filter_promises import promise_of
@@ -75,10 +87,11 @@ def promise(
         promises = [promise_of(one, asked) for one in found.filters]
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
+    released = [_released(one, asked, shows, seed) for one in promises]
     if json_:
-        print(json.dumps(_as_json(promises, asked), allow_nan=False))
+        print(json.dumps(_as_json(promises, asked, released), allow_nan=False))
     else:
-        _print(promises, asked)
+        _print(promises, asked, released if shows else None)
     if fail_above is not None and not any(one.keeps(fail_above) for one in promises):
         raise typer.Exit(DIFFERS)
 
@@ -100,35 +113,83 @@ def _asked(
     return PromiseTerms(near, rounds, delta, parameters, units)
 
 
-def _print(promises: "Sequence[FilterPromise]", asked: "PromiseTerms") -> None:
+def _released(
+    one: "FilterPromise", asked: "PromiseTerms", shows: int | None, seed: int
+) -> "AuditResult | None":
+    """Return what releases of a filter show; None where none are asked for, or it has no code."""
+    if shows is None or not one.defense:
+        return None
+    from leakgauge.core.checks import require_count
+    from leakgauge.guarantee.filter import filter_of
+    from leakgauge.guarantee.updates import audit_updates
+    from leakgauge.integrations.filter_promises import RELEASED
+
+    require_count(shows, "--shows")
+    return audit_updates(
+        filter_of(one.defense, one.server_noise),
+        asked.near,
+        parameters=min(asked.parameters or RELEASED, RELEASED),
+        trials=2 * shows,
+        delta=asked.delta if one.claim is None else one.claim.delta or asked.delta,
+        seed=seed,
+    )
+
+
+def _print(
+    promises: "Sequence[FilterPromise]", asked: "PromiseTerms", released: "Released | None"
+) -> None:
     from rich.text import Text
 
     from leakgauge.cli.gating import wide_console
 
     console = wide_console()
-    console.print(_table(promises, asked))
+    console.print(_table(promises, asked, released))
     for one in promises:
         for note in one.notes:
             console.print(Text(f"{one.filter}: {note}"), soft_wrap=True)
     console.print(Text(f"unit of privacy: {asked.near}"), soft_wrap=True)
+    if released is not None:
+        console.print(Text(_RELEASES), soft_wrap=True)
 
 
-def _table(promises: "Sequence[FilterPromise]", asked: "PromiseTerms") -> "Table":
+_RELEASES = (
+    "shows: a lower bound from releases of two neighbouring updates of at most 1,000 parameters, "
+    "as far apart as the filter lets them be; Gaussian and Laplace test assume noise of this kind"
+)
+
+
+def _table(
+    promises: "Sequence[FilterPromise]", asked: "PromiseTerms", released: "Released | None"
+) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     several = [f"follows, {asked.rounds} rounds"] if asked.rounds > 1 else []
-    for name in ("filter", "claims", "follows, one round", *several, "write instead"):
+    shows = [] if released is None else ["shows, one round"]
+    for name in ("filter", "claims", "follows, one round", *several, *shows, "write instead"):
         table.add_column(name)
-    for one in promises:
+    for one, audited in zip(promises, released or [None] * len(promises), strict=True):
         claim = "no epsilon"
         if one.claim is not None:
             claim = f"epsilon {one.claim.epsilon:g} at delta {one.claim.delta:g}"
         style = "" if one.holds or not one.known else "bold red"
         cells = [_followed(one, one.one), *([_followed(one, one.training)] if several else [])]
-        table.add_row(one.filter, claim, *(Text(cell, style=style) for cell in cells), one.instead)
+        shown = [_shown(audited)] if shows else []
+        marked = (Text(cell, style=style) for cell in cells)
+        table.add_row(one.filter, claim, *marked, *shown, one.instead)
     return table
+
+
+def _shown(audited: "AuditResult | None") -> str:
+    if audited is None:
+        return "not released"
+    found = audited.deciding
+    delta = 0.0 if audited.laplace is not None else audited.delta
+    return (
+        f"epsilon {found.low:.3g} or more at delta {delta:g} ({audited.decided_by}, "
+        f"{100 * found.confidence:.3g} %)"
+    )
 
 
 def _followed(one: "FilterPromise", follows: "Follows | None") -> str:
@@ -140,7 +201,9 @@ def _followed(one: "FilterPromise", follows: "Follows | None") -> str:
     return f"epsilon {' to '.join(ends)} at delta {follows.delta:g}"
 
 
-def _as_json(promises: "Sequence[FilterPromise]", asked: "PromiseTerms") -> dict[str, Any]:
+def _as_json(
+    promises: "Sequence[FilterPromise]", asked: "PromiseTerms", released: "Released"
+) -> dict[str, Any]:
     return {
         "unit": asked.near.unit,
         "relation": asked.near.relation,
@@ -153,11 +216,24 @@ def _as_json(promises: "Sequence[FilterPromise]", asked: "PromiseTerms") -> dict
                 "follows": _plain(one.one),
                 "training": _plain(one.training),
                 "why": one.why,
+                "shows": _released_as_json(audited),
                 "instead": one.instead,
                 "notes": list(one.notes),
             }
-            for one in promises
+            for one, audited in zip(promises, released, strict=True)
         ],
+    }
+
+
+def _released_as_json(audited: "AuditResult | None") -> dict[str, float | str] | None:
+    if audited is None:
+        return None
+    return {
+        "epsilon": audited.deciding.low,
+        "delta": 0.0 if audited.laplace is not None else audited.delta,
+        "confidence": audited.deciding.confidence,
+        "by": audited.decided_by,
+        "releases": audited.trials,
     }
 
 

@@ -159,7 +159,7 @@ def largest_words(audited: AuditedGuarantee, metric: str) -> str:
 
 
 def _confidence(audited: AuditedGuarantee) -> float:
-    return audited.epsilon.estimate.confidence
+    return audited.figures[audited.deciding].estimate.confidence
 
 
 def _percent(share: float) -> str:
