@@ -1,16 +1,20 @@
 """What follows from a filter's noise, against sampled privacy losses of its own releases."""
 
+import importlib.util
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
-from scipy import optimize
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import torch_stream
 from leakgauge.defenses import parse_defense
-from leakgauge.defenses.claims import statement_of
+from leakgauge.defenses.catalog import DEFENSES
+from leakgauge.defenses.claims import SERVED, statement_of
 from leakgauge.privacy.promises import (
     GaussianRelease,
     Neighbours,
@@ -19,59 +23,36 @@ from leakgauge.privacy.promises import (
 )
 
 SAMPLES = 400_000
-DELTA = 0.05
-"""Large, so that the samples determine the epsilon within 2 %."""
 
 
-def sampled_epsilon(losses: np.ndarray, delta: float = DELTA) -> float:
-    """Return the epsilon at which E[(1 - exp(epsilon - loss))+] is delta, over sampled losses."""
-
-    def excess(epsilon: float) -> float:
-        return float(np.maximum(0.0, -np.expm1(epsilon - losses)).mean()) - delta
-
-    return float(optimize.brentq(excess, 0.0, float(losses.max())))
-
-
-def sent(text: str, rows: torch.Tensor, seed: int) -> np.ndarray:
-    """Return what a client sends of updates ``[n]``, one number each, with the defense's code."""
-    # One generator for all rows draws as independently, and is faster than one for each.
-    update = parse_defense(text, batch_size=1).update
-    parts = [update({"w": block[None]}, [torch_stream(seed, "row", n)])["w"][0]
-             for n, block in enumerate(rows.reshape(-1, 1))]  # fmt: skip
-    return torch.stack(parts).flatten().numpy()
+@pytest.fixture(scope="module")
+def table() -> ModuleType:
+    """The benchmark of exact and sampled epsilons as a module."""
+    path = Path(__file__).parents[2] / "benchmarks" / "promises.py"
+    spec = importlib.util.spec_from_file_location("promises_benchmark", path)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules["promises_benchmark"] = made
+    spec.loader.exec_module(made)
+    return made
 
 
-def gaussian_losses(std: float, shift: float, rounds: int) -> np.ndarray:
-    """Return sampled losses of releases at ``shift`` against releases at 0."""
-    noise = torch.randn(SAMPLES, rounds, generator=torch_stream(1, "noise")).numpy() * std
-    return ((noise + shift) * shift / std**2 - shift**2 / (2 * std**2)).sum(axis=1)
+@pytest.mark.parametrize("at", range(12))
+def test_the_exact_epsilon_is_that_of_sampled_losses(table: ModuleType, at: int) -> None:
+    """Within 2 %, for each defense with noise of a known law; the losses are of its own code."""
+    case = table.CASES[at]
+    samples = SAMPLES if case.releases == 1 else SAMPLES // 4
+    assert case.exact == pytest.approx(case.sampled(samples), rel=0.02)
 
 
-GAUSSIAN = {
-    "local-dp, client replaced": ("local-dp:clip=1,sensitivity=1,epsilon=2,delta=0.01", 1,
-                                  Neighbours("client", "replace"), 2.0, 1),
-    "local-dp, client added": ("local-dp:clip=1,sensitivity=1,epsilon=2,delta=0.01", 1,
-                               Neighbours("client", "add"), 1.0, 1),
-    "local-dp, record added, 4 rounds": ("local-dp:clip=2,sensitivity=8,epsilon=2,delta=0.01", 1,
-                                         Neighbours("record", "add"), 4.0, 4),
-    "dpsgd, record added": ("dpsgd:clip=2,noise=1", 4, Neighbours("record", "add"), 0.5, 1),
-    "dpsgd, record replaced, 3 steps": ("dpsgd:clip=2,noise=2", 4,
-                                        Neighbours("record", "replace"), 1.0, 3),
-    "dpsgd, client replaced": ("dpsgd:clip=1,noise=4", 4, Neighbours("client", "replace"), 2.0, 1),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", GAUSSIAN)
-def test_the_exact_epsilon_is_that_of_sampled_losses(name: str) -> None:
-    text, batch, near, shift, rounds = GAUSSIAN[name]
-    release = statement_of(text, batch_size=batch).mechanism
-    assert release is not None
-    found = release.follows(near, DELTA, rounds=rounds)
-    std = parse_defense(text, batch_size=batch).noise_std or release.noise_std
-    assert found.epsilon == pytest.approx(
-        sampled_epsilon(gaussian_losses(std, shift, rounds)), rel=0.02
-    )
-    assert found.least == found.epsilon
+def test_every_defense_with_noise_is_in_the_table(table: ModuleType) -> None:
+    words = {case.defense.partition(":")[0] for case in table.CASES}
+    assert words == {"dpsgd", "svt", "local-dp", *SERVED}
+    for word in set(DEFENSES) - words - {"none", "perturb", "vib"}:
+        settings = {"clip": ":l2=1", "noise": ":std=1", "quantise": ":levels=2"}.get(word, "")
+        assert statement_of(f"{word}{settings}", batch_size=1).why
+    assert len(table.CASES) == 12
 
 
 @pytest.mark.parametrize("text", ["local-dp:clip=1,sensitivity=1,epsilon=2,delta=0.01",
@@ -121,20 +102,9 @@ def test_the_sensitivity_is_reached_and_never_exceeded(near: Neighbours) -> None
         assert 0.95 * promised <= largest[name] <= promised * (1 + 1e-9)
 
 
-def test_sparse_values_have_the_epsilon_of_their_sampled_losses() -> None:
-    """A single coordinate, which is sent in each round; composition is tested below."""
-    text = "svt:fraction=1,epsilon=0.2,noise=1,gamma=1,tau=0"
-    x = sent(text, torch.full((20_000,), 9.0, dtype=torch.float64), seed=0)
-    losses = (np.abs(x + 1) - np.abs(x - 1)) / 2
-    found = statement_of(text, batch_size=1).sparse(1).follows(Neighbours(), DELTA)
-    assert found.epsilon - 0.2 == pytest.approx(sampled_epsilon(losses), rel=0.02)
-    assert found.pure == pytest.approx(1.2)
-    assert losses.max() == pytest.approx(1.0)  # noise 1 is the epsilon of each value
-
-
 @pytest.mark.parametrize(("each", "count"), [(1.0, 1), (0.5, 10), (0.1, 2_000)])
 def test_composed_laplace_noise_has_the_epsilon_of_its_sampled_losses(
-    each: float, count: int
+    table: ModuleType, each: float, count: int
 ) -> None:
     rng = np.random.default_rng(0)
     losses = np.zeros(SAMPLES // 4)
@@ -142,7 +112,8 @@ def test_composed_laplace_noise_has_the_epsilon_of_its_sampled_losses(
         x = rng.laplace(scale=1 / each, size=len(losses))
         losses += each * (np.abs(x + 1) - np.abs(x))
     # The sampled release is at 0 and its neighbour at -1, one sensitivity away.
-    assert epsilon_laplace(each, count, DELTA) == pytest.approx(sampled_epsilon(losses), rel=0.02)
+    sampled = table.epsilon_of_losses(losses, 0.05)
+    assert epsilon_laplace(each, count, 0.05) == pytest.approx(sampled, rel=0.02)
 
 
 def test_the_share_of_sent_coordinates_keeps_the_promise() -> None:
