@@ -96,6 +96,41 @@ def test_a_delta_above_one_over_the_units_is_said(config: Path) -> None:
     assert "its delta 1e-05 is above 1/200000, so it may publish a whole client" in notes
 
 
+def test_releases_show_a_lower_bound_beside_what_follows(config: Path) -> None:
+    found = answer(config, "--shows", 500, "--parameters", 100)["filters"]
+    svt, percentile, flip = found
+    assert svt["shows"]["by"] == "Laplace test"
+    assert svt["claims"]["epsilon"] < svt["shows"]["epsilon"] <= svt["follows"]["epsilon"]
+    assert percentile["shows"]["epsilon"] > 4
+    assert percentile["shows"]["by"] == "errors"
+    assert (flip["shows"]["by"], flip["shows"]["confidence"]) == ("Gaussian test", 0.99)
+    assert flip["claims"]["epsilon"] < flip["shows"]["epsilon"] <= flip["follows"]["epsilon"]
+    text = command.run("promise", config, "--shows", 500).stdout
+    assert "shows, one round" in text
+    assert "or more at delta 1e-05 (Gaussian test, 99 %)" in row(text, "DPFilter ")
+    assert "shows" not in command.run("promise", config).stdout
+    assert answer(config)["filters"][2]["shows"] is None
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "DifferentialPrivacyServerSideFixedClipping: {noise_multiplier: 1.0, clipping_norm: 2, "
+        "num_sampled_clients: 2}",
+        "DifferentialPrivacyClientSideAdaptiveClipping: {noise_multiplier: 1.0, "
+        "num_sampled_clients: 2}",
+    ],
+)
+@pytest.mark.parametrize("relation", ["add", "replace"])
+def test_releases_of_a_server_s_noise_show_nearly_what_follows(
+    strategy: str, relation: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mods.yaml"
+    path.write_text(f"strategy:\n  {strategy}\n")
+    (found,) = answer(path, "--shows", 2000, "--relation", relation)["filters"]
+    assert 0.8 < found["shows"]["epsilon"] / found["follows"]["epsilon"] <= 1
+
+
 @pytest.mark.parametrize(("sensitivity", "code"), [(2.07, 0), (1e-4, 3)])
 def test_exit_code_three_where_no_filter_keeps_the_epsilon(
     sensitivity: float, code: int, tmp_path: Path
@@ -115,6 +150,8 @@ def test_exit_code_three_where_no_filter_keeps_the_epsilon(
         (("--rounds", 0), "--rounds is 0"),
         (("--parameters", -1), "--parameters is -1"),
         (("--delta", 1), "--delta is 1"),
+        (("--shows", 0), "--shows is 0"),
+        (("--shows", 2), "4 trials cannot show any epsilon"),
     ],
 )
 def test_wrong_options_are_one_line(words: tuple[object, ...], reason: str, config: Path) -> None:

@@ -29,7 +29,9 @@ def no_noise(grads: Grads, generator: torch.Generator) -> Grads:
 def controls(prepared: GuaranteePrepared) -> Controls:
     """Return both controls, on a random record, which needs no search."""
     spec, source = prepared.spec, prepared.source
-    cheap = replace(spec, trials=min(TRIALS, spec.trials), canary=RANDOM, domain=None)
+    cheap = replace(
+        spec, trials=min(TRIALS, spec.trials), canary=RANDOM, domain=None, server_noise=None
+    )
     noisy, bare = (
         replace(cheap, mechanism=f"{__name__}:{one.__name__}") for one in (noise_alone, no_noise)
     )

@@ -28,7 +28,7 @@ def furthest_updates(mechanism: FilterMechanism, near: Neighbours, parameters: i
 
     >>> from leakgauge.guarantee.filter import filter_of
     >>> own = filter_of("fixed-clipping:norm=2")
-    >>> pair = furthest_updates(own, Neighbours("client", "add"), 5)["update"]
+    >>> pair = furthest_updates(own, Neighbours("client", "add"), 5)["updates"]
     >>> [round(float(torch.linalg.vector_norm(one)), 6) for one in pair]
     [0.0, 2.0]
     """
