@@ -38,6 +38,7 @@ class PairTheory:
         releases: number of releases of a training, each with fresh noise.
         pair_pure: as ``pair_exact``, at delta 0; infinite for Gaussian noise.
         mechanism_pure: as ``mechanism_exact``, at delta 0.
+        mechanism_least: lower bound of the smallest epsilon at delta 0 for the worst neighbours.
         neighbours: whether the audited pair are neighbours of ``near``.
     """
 
@@ -48,6 +49,7 @@ class PairTheory:
     releases: int = 1
     pair_pure: Epsilon = INFINITE
     mechanism_pure: Epsilon = INFINITE
+    mechanism_least: Epsilon = INFINITE
     neighbours: bool = True
 
 
@@ -166,6 +168,7 @@ def sparse_theory(
         releases=releases,
         pair_pure=at(pair.pure, 0.0),
         mechanism_pure=at(worst.pure, 0.0),
+        mechanism_least=at(release.follows(near, 0.0).least, 0.0),
         neighbours=bool(abs(apart).max() <= within),
     )
 

@@ -1,6 +1,7 @@
 """``leakgauge guarantee TABLE``: does DP-SGD hide an attribute of a single record?"""
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +12,9 @@ from leakgauge.cli.running import Command, run_questions
 from leakgauge.core.checks import require
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.runs.repeat import repeat_command
+
+if TYPE_CHECKING:
+    from leakgauge.privacy.promises import Neighbours
 
 NAME = "guarantee"
 
@@ -71,3 +75,59 @@ def guarantee(
         flat_json=True,
         gate_options=gate_options,
     )
+
+
+@dataclass(frozen=True)
+class FilterShown:
+    """What releases of a filter show.
+
+    Attributes:
+        epsilon: lower bound of epsilon.
+        delta: its delta.
+        confidence: two-sided confidence of the interval that it is the lower end of.
+        by: name of the test.
+        releases: number of scored releases.
+    """
+
+    epsilon: float
+    delta: float
+    confidence: float
+    by: str
+    releases: int
+
+
+def filter_shows(
+    defense: str,
+    near: "Neighbours",
+    *,
+    each: int,
+    delta: float,
+    parameters: int,
+    server_noise: float | None = None,
+    seed: int = 0,
+) -> FilterShown:
+    """Return what releases of the two neighbouring updates that are furthest apart show.
+
+    Args:
+        defense: as ``parse_defense`` reads it.
+        near: unit of privacy and relation of neighbours.
+        each: number of scored releases of each update.
+        delta: in (0, 1).
+        parameters: number of parameters of an update.
+        server_noise: noise multiplier of the server; None without.
+        seed: seed of the noise.
+    """
+    from leakgauge.guarantee.filter import filter_of
+    from leakgauge.guarantee.updates import audit_updates
+
+    found = audit_updates(
+        filter_of(defense, server_noise),
+        near,
+        parameters=parameters,
+        trials=2 * each,
+        delta=delta,
+        seed=seed,
+    )
+    one = found.deciding
+    at = 0.0 if found.laplace is not None else delta
+    return FilterShown(one.low, at, one.confidence, found.decided_by, found.trials)

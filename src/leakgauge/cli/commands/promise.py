@@ -14,11 +14,11 @@ from leakgauge.core.checks import InputError, require
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from leakgauge.guarantee.game import AuditResult
+    from leakgauge.cli.commands.guarantee import FilterShown
     from leakgauge.integrations.filter_promises import FilterPromise, PromiseTerms
     from leakgauge.privacy.promises import Follows
 
-    Released = Sequence["AuditResult | None"]
+    Released = Sequence["FilterShown | None"]
 
 EXAMPLES = (
     "leakgauge promise app/config/config_fed_client.json --parameters 7033300 --rounds 20",
@@ -115,22 +115,22 @@ def _asked(
 
 def _released(
     one: "FilterPromise", asked: "PromiseTerms", shows: int | None, seed: int
-) -> "AuditResult | None":
+) -> "FilterShown | None":
     """Return what releases of a filter show; None where none are asked for, or it has no code."""
     if shows is None or not one.defense:
         return None
+    from leakgauge.cli.commands.guarantee import filter_shows
     from leakgauge.core.checks import require_count
-    from leakgauge.guarantee.filter import filter_of
-    from leakgauge.guarantee.updates import audit_updates
     from leakgauge.integrations.filter_promises import RELEASED
 
     require_count(shows, "--shows")
-    return audit_updates(
-        filter_of(one.defense, one.server_noise),
+    return filter_shows(
+        one.defense,
         asked.near,
-        parameters=min(asked.parameters or RELEASED, RELEASED),
-        trials=2 * shows,
+        each=shows,
         delta=asked.delta if one.claim is None else one.claim.delta or asked.delta,
+        parameters=min(asked.parameters or RELEASED, RELEASED),
+        server_noise=one.server_noise,
         seed=seed,
     )
 
@@ -181,13 +181,11 @@ def _table(
     return table
 
 
-def _shown(audited: "AuditResult | None") -> str:
-    if audited is None:
+def _shown(found: "FilterShown | None") -> str:
+    if found is None:
         return "not released"
-    found = audited.deciding
-    delta = 0.0 if audited.laplace is not None else audited.delta
     return (
-        f"epsilon {found.low:.3g} or more at delta {delta:g} ({audited.decided_by}, "
+        f"epsilon {found.epsilon:.3g} or more at delta {found.delta:g} ({found.by}, "
         f"{100 * found.confidence:.3g} %)"
     )
 
@@ -216,24 +214,12 @@ def _as_json(
                 "follows": _plain(one.one),
                 "training": _plain(one.training),
                 "why": one.why,
-                "shows": _released_as_json(audited),
+                "shows": None if shown is None else vars(shown),
                 "instead": one.instead,
                 "notes": list(one.notes),
             }
-            for one, audited in zip(promises, released, strict=True)
+            for one, shown in zip(promises, released, strict=True)
         ],
-    }
-
-
-def _released_as_json(audited: "AuditResult | None") -> dict[str, float | str] | None:
-    if audited is None:
-        return None
-    return {
-        "epsilon": audited.deciding.low,
-        "delta": 0.0 if audited.laplace is not None else audited.delta,
-        "confidence": audited.deciding.confidence,
-        "by": audited.decided_by,
-        "releases": audited.trials,
     }
 
 

@@ -272,8 +272,11 @@ def _promised(audited: AuditedGuarantee) -> str:
 def _pure(audited: AuditedGuarantee) -> str:
     if "mechanism_pure" not in audited.theory:
         return ""
-    worst = short(audited.theory["mechanism_pure"])
-    return f" At delta 0 it is at most {short(audited.theory['pair_pure'])} and {worst}."
+    least, most = (short(audited.theory[name]) for name in ("mechanism_least", "mechanism_pure"))
+    return (
+        f" At delta 0 it is at most {short(audited.theory['pair_pure'])} for this update and "
+        f"{least} to {most} for the worst one."
+    )
 
 
 def _at_most(value: float) -> str:

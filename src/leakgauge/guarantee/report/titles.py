@@ -21,6 +21,7 @@ def theory_titles(audited: AuditedGuarantee) -> Mapping[str, str]:
         "training": f"Promised for the worst neighbours, {several} ({how}; {near})",
         "pair_pure": "The same for this record at delta 0",
         "mechanism_pure": f"The same for the worst neighbours at delta 0 ({near})",
+        "mechanism_least": f"No less for the worst neighbours at delta 0 ({near})",
         "mechanism_exact_at_clip": "Exact, at the clip",
         "mechanism_classic": "Textbook formula, at the clip (proven up to 1 only)",
         "per_attribute_classic": "Textbook formula over the number of attributes (the paper's "
