@@ -82,6 +82,18 @@ def shows_what_was_planted(out: Path) -> None:
     assert page.count("lower bound to best guess") == 1  # the legend of all charts
 
 
+def test_a_grid_compares_filters_with_and_without_a_promise(folder: Path, tmp_path: Path) -> None:
+    served = {"mechanism": ["fixed-clipping:norm=1"], "server_noise": [2.0]}
+    filters = {"mechanism": ["svt", "sign", "local-dp:clip=1,sensitivity=3,epsilon=2,delta=1e-05"]}
+    shared = {name: AUDIT[name] for name in ("ask", "attribute", "label", "trials", "hidden")}
+    shared["canary"] = "random"
+    grid = grid_of(written(folder, {**shared, **served}, {**shared, **filters}))
+    assert run_grid(grid, tmp_path, workers=1) == []
+    page = write_comparison(tmp_path, QUESTIONS).read_text()
+    for words in ("No differential privacy", "The claim does not hold", "Nothing against"):
+        assert words in page
+
+
 REFUSED = [
     (({**AUDIT, "rounds": -1},), "--rounds is -1"),
     (({**AUDIT, "canary": "worst"},), "--canary is 'worst'"),

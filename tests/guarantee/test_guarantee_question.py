@@ -311,6 +311,19 @@ def test_a_promise_above_20_protects_nothing_whatever_the_audit_shows(
     assert f"{promised:.3f}" not in section.html
 
 
+def test_the_promise_of_a_training_decides_what_it_is_worth(table: Path, tmp_path: Path) -> None:
+    """One release promises about 8, and 25 of them more than 20."""
+    more = {"canary": "random", "domain": None, "noise": 2.41, "releases": 25}
+    section = QUESTION.section(answer_of(table, tmp_path / "out", **more), tmp_path)
+    (row,) = section.rows
+    exact = epsilon_gaussian(4.0 * 5, 2.41, 1e-5).value
+    assert (row.verdict, row.level) == (EMPTY, "strong")
+    assert f"Over 25 releases it is at most {exact:.3g} for the worst one" in row.text
+    (noise, epsilon), *_ = re.findall(r"`--noise (\S+)` promises (\d+)", row.text)
+    assert epsilon_gaussian(4.0 * 5, float(noise), 1e-5).value <= float(epsilon) == 8
+    assert epsilon_gaussian(4.0 * 5, 0.99 * float(noise), 1e-5).value > 8
+
+
 def test_anchors_of_the_section_have_its_name(table: Path, tmp_path: Path) -> None:
     section = QUESTION.section(answer_of(table, tmp_path / "out"), tmp_path)
     anchors = set(re.findall(r' id="([^"]+)"', section.html))

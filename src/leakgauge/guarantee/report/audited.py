@@ -92,6 +92,11 @@ class AuditedGuarantee:
         return self.theory.get("mechanism_exact", math.inf)
 
     @property
+    def training_promised(self) -> float:
+        """The epsilon of all releases for the worst neighbours."""
+        return self.theory.get("training", self.promised)
+
+    @property
     def pair_promised(self) -> float:
         """The epsilon of one release for the audited record; infinite without privacy."""
         return self.theory.get("pair_exact", math.inf)

@@ -76,27 +76,27 @@ def _is_idle(audited: AuditedGuarantee) -> bool:
 
 def protects_nothing(audited: AuditedGuarantee) -> bool:
     """Return whether the promise is too large to protect anything."""
-    return audited.promised > PROTECTS_NOTHING
+    return audited.training_promised > PROTECTS_NOTHING
 
 
 def _worth(audited: AuditedGuarantee) -> str:
     if not protects_nothing(audited):
         return ""
     return (
-        f"An epsilon above {PROTECTS_NOTHING:g} protects nothing, whatever an audit shows: one "
-        "release may turn odds of one to a million into odds of 485 to one."
+        f"An epsilon above {PROTECTS_NOTHING:g} protects nothing, whatever an audit shows: "
+        f"{'one release' if audited.releases == 1 else 'they'} may turn odds of one to a million "
+        "into odds of 485 to one."
     )
 
 
 def noise_for(audited: AuditedGuarantee, epsilon: float) -> float:
-    """Return the noise that promises an epsilon at the clip of the audit, for its neighbours.
+    """Return the noise that promises an epsilon of all releases at the clip of the audit.
 
     It has three digits, rounded up so that the promise holds.
     """
     clip, delta = float(audited.settings["clip"]), float(audited.settings["delta"])
-    exact = noise_for_epsilon(
-        epsilon, GaussianRelease(clip, 1.0, 1).sensitivity(audited.near), delta
-    )
+    moved = GaussianRelease(clip, 1.0, 1).sensitivity(audited.near) * math.sqrt(audited.releases)
+    exact = noise_for_epsilon(epsilon, moved, delta)
     unit = 10.0 ** (math.floor(math.log10(exact)) - 2)
     return float(f"{math.ceil(exact / unit) * unit:.3g}")
 
@@ -111,7 +111,7 @@ def more_noise(audited: AuditedGuarantee) -> str:
     enough = [
         f"`--noise {noise_for(audited, epsilon):g}` promises {epsilon:g}"
         for epsilon in ADVISED
-        if epsilon < audited.promised
+        if epsilon < audited.training_promised
     ]
     return f"More noise promises more: at this clip, {' and '.join(enough)}." if enough else ""
 
@@ -167,8 +167,8 @@ def _percent(share: float) -> str:
 
 
 def _shown(audited: AuditedGuarantee) -> str:
-    """Return what releases show beside a claim, or without privacy; empty for another mechanism."""
-    if audited.claimed is None and not audited.why and audited.releases == 1:
+    """Return what releases show, for a filter or for several releases; else empty."""
+    if audited.releases == 1 and not is_filter(str(audited.settings["mechanism"])):
         return ""
     delta = 0.0 if audited.deciding == LAPLACE_TEST else audited.settings["delta"]
     against = ", which refutes the claim" if audited.refutes_claim else ""
@@ -265,8 +265,14 @@ def _promised(audited: AuditedGuarantee) -> str:
         f"{says}: epsilon is {_at_most(audited.pair_promised)} for this {whom} and "
         f"{worst} for the worst one, at delta {audited.settings['delta']:g} "
         f"({audited.near}; {UPPER if 'pair_pure' in audited.theory else EXACT}).{several}"
-        f"{_pure(audited)}"
+        f"{_pure(audited)}{_served(audited)}"
     )
+
+
+def _served(audited: AuditedGuarantee) -> str:
+    if not audited.settings.get("server_noise"):
+        return ""
+    return " The promise is for what the server publishes: it has seen the update before its noise."
 
 
 def _pure(audited: AuditedGuarantee) -> str:
