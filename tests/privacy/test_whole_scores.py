@@ -180,3 +180,11 @@ def test_both_tests_of_one_run_make_one_audit() -> None:
     assert both.smallest_seen is not None
     assert first.smallest_seen is not None
     assert both.smallest_seen < first.smallest_seen
+
+
+def test_the_shape_of_equal_and_of_tiny_scores() -> None:
+    rng = np.random.default_rng(0)
+    out, inside = rng.normal(size=(2, 200))
+    assert shape_p_value(np.zeros(50), np.zeros(50)) == 0.0
+    assert shape_p_value(out, np.ones(50)) == 0.0
+    assert shape_p_value(1e-30 * out, 1e-30 * inside) == pytest.approx(shape_p_value(out, inside))

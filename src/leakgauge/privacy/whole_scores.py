@@ -156,7 +156,8 @@ def shape_p_value(out: Floats, inside: Floats) -> float:
     """Return the p-value of the assumption that scores are Gaussian with the same spread.
 
     It is the smallest of three tests, times three: F for the spreads, and that of Shapiro and Wilk
-    for the shape of each side. Few scores have no test, and the result is 1.
+    for the shape of each side. Few scores have no test, and the result is 1; scores of a side that
+    are all equal are not Gaussian, and it is 0.
 
     Args:
         out: scores without the record ``[n]``.
@@ -170,10 +171,14 @@ def shape_p_value(out: Floats, inside: Floats) -> float:
     """
     if min(len(out), len(inside)) < _FEW:
         return 1.0
+    if min(np.ptp(out), np.ptp(inside)) == 0:
+        return 0.0
     ratio = float(inside.var(ddof=1)) / max(float(out.var(ddof=1)), np.finfo(float).tiny)
     law = stats.f(len(inside) - 1, len(out) - 1)
     spreads = 2 * min(float(law.cdf(ratio)), float(law.sf(ratio)))
-    shapes = [float(stats.shapiro(side[:_MANY]).pvalue) for side in (out, inside)]
+    # In units of its range, since Shapiro's test takes very small numbers for equal ones.
+    sides = [((side - side.mean()) / np.ptp(side))[:_MANY] for side in (out, inside)]
+    shapes = [float(stats.shapiro(side).pvalue) if np.ptp(side) > 0 else 0.0 for side in sides]
     return min(1.0, 3 * min(spreads, *shapes))
 
 
