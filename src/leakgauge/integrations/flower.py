@@ -8,10 +8,21 @@ from typing import Any
 
 from torch import Tensor
 
-from leakgauge.core.checks import InputError, require
+from leakgauge.core.checks import InputError
 from leakgauge.core.extras import not_installed
-from leakgauge.core.names import few
-from leakgauge.integrations.arrays import harmless, tensors_in
+from leakgauge.integrations.arrays import harmless
+from leakgauge.integrations.flower_messages import (
+    ARRAYS,
+    EXAMPLES,
+    PARTITION,
+    beside_model,
+    config_in,
+    is_training,
+    keys_of,
+    model_in,
+    round_of,
+)
+from leakgauge.integrations.flower_wrapped import WrappedStrategy
 from leakgauge.integrations.kept import CLIENT, MOST, SERVER, Exchange, Keeper
 from leakgauge.integrations.kept_base import BaseSource, ModelSource
 from leakgauge.integrations.training_settings import LocalTraining
@@ -26,13 +37,8 @@ except ImportError as error:
 
 LOG = logging.getLogger("leakgauge")
 
-TRAIN, ROUND, PARTITION = "train", "server-round", "partition-id"
 PARTITIONS = (PARTITION, "partition_id")
-ARRAYS = "arrays"
-"""Flower's key of the model among the records of a message."""
-
-EXAMPLES = ("num-examples", "num_examples", "num-samples")
-"""Default names of the number of records in a reply's metrics."""
+"""Names of a client's partition in a reply's metrics."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,14 +92,14 @@ class KeepUpdates:
     def __call__(self, msg: Message, ctx: Context, call_next: ClientAppCallable) -> Message:
         """Keep the update of a training message, and return the reply unchanged."""
         received: _SentToClient | None = None
-        if msg.metadata.message_type.partition(".")[0] == TRAIN:
+        if is_training(msg):
             with harmless("a message to a client"):
-                number = _round_of(msg)
+                number = round_of(msg)
                 if self._keeper.wants(number):
                     # The app may write into the message.
-                    keys, config = _keys(msg), {**ctx.run_config, **_config(msg)}
+                    keys, config = keys_of(msg), {**ctx.run_config, **config_in(msg)}
                     run = str(ctx.run_id)
-                    received = _SentToClient(number, run, _tensors(msg, keys), config, keys)
+                    received = _SentToClient(number, run, model_in(msg, keys), config, keys)
         out = call_next(msg, ctx)
         if received is not None:
             client = self._client or str(ctx.node_config.get(PARTITION, ctx.node_id))
@@ -101,7 +107,7 @@ class KeepUpdates:
         return out
 
 
-class KeepingStrategy(Strategy):
+class KeepingStrategy(WrappedStrategy):
     """A strategy that also keeps what clients send: ``KeepingStrategy(FedAvg(), "kept")``.
 
     Everything else is delegated to the wrapped strategy. A client is named by the number of its
@@ -132,18 +138,7 @@ class KeepingStrategy(Strategy):
         training: LocalTraining | None = None,
         model: ModelSource | None = None,
     ) -> None:
-        require(
-            isinstance(strategy, Strategy),
-            f"{type(strategy).__name__} is not a strategy of flwr.serverapp.strategy, and the "
-            "wrapper sees no messages of others; use the mod KeepUpdates on clients",
-        )
-        require(
-            type(strategy).start is Strategy.start,
-            f"{type(strategy).__name__} has its own method start, whose rounds a wrapper cannot "
-            "see; use the mod KeepUpdates on clients",
-        )
-        super().__init__()
-        self.strategy = strategy
+        super().__init__(strategy, "use the mod KeepUpdates on clients")
         self._base = BaseSource(model)
         self._keeper = Keeper(folder, rounds, max_size, training or LocalTraining())
         self._keys = (getattr(strategy, "arrayrecord_key", ARRAYS), ARRAYS)
@@ -165,9 +160,9 @@ class KeepingStrategy(Strategy):
     def _remember(self, number: int, one: Message, known: dict[int, dict[str, Tensor]]) -> None:
         at = id(one.content)
         if at not in known:
-            known[at] = _tensors(one, self._keys)
+            known[at] = model_in(one, self._keys)
         run = str(one.metadata.run_id)
-        sent = _SentToClient(number, run, known[at], _config(one), self._keys)
+        sent = _SentToClient(number, run, known[at], config_in(one), self._keys)
         self._sent[one.metadata.dst_node_id] = sent
 
     def aggregate_train(
@@ -186,25 +181,10 @@ class KeepingStrategy(Strategy):
         )
         return found
 
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Delegate to the wrapped strategy."""
-        found: Iterable[Message] = self.strategy.configure_evaluate(
-            server_round, arrays, config, grid
-        )
-        return found
-
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        """Delegate to the wrapped strategy."""
-        return self.strategy.aggregate_evaluate(server_round, replies)
-
     def summary(self) -> None:
         """Log the folder, and the summary of the wrapped strategy."""
         LOG.info("updates are kept in %s", self._keeper.path)
-        self.strategy.summary()
+        super().summary()
 
 
 def _keep(
@@ -230,7 +210,7 @@ def _keep(
                 received.number,
                 client or _name_of(reply, metrics),
                 received.before,
-                _tensors(reply, received.keys),
+                model_in(reply, received.keys),
                 examples=counts[0] if counts else None,
                 metrics=metrics,
                 config=received.config,
@@ -238,7 +218,7 @@ def _keep(
                 seen=seen,
                 run=received.run,
                 base=base.base(received.before),
-                beside=_beside(reply, received.keys),
+                beside=beside_model(reply, received.keys),
             )
         )
 
@@ -248,63 +228,3 @@ def _name_of(reply: Message, metrics: Mapping[str, Any]) -> str:
     named = next((metrics[key] for key in PARTITIONS if key in metrics), None)
     whole = isinstance(named, int | float) and named == int(named)
     return str(int(named)) if named is not None and whole else str(reply.metadata.src_node_id)
-
-
-def _keys(msg: Message) -> tuple[str, ...]:
-    """Return the keys under which a client's reply may hold the model, the likeliest first."""
-    received = list(msg.content.array_records)
-    return (ARRAYS, *received) if len(received) == 1 else (ARRAYS,)
-
-
-def _tensors(msg: Message, keys: Sequence[str]) -> dict[str, Tensor]:
-    """Return the tensors of a message, in the order in which they came.
-
-    Several records may be parts of a model. If they share names, as SCAFFOLD's control variates
-    do with the model, only the first record that ``keys`` names counts.
-    """
-    records = dict(msg.content.array_records.items())
-    names = [name for record in records.values() for name in record]
-    if len(set(names)) < len(names):
-        key = next((key for key in keys if key in records), None)
-        if key is None:
-            raise InputError(
-                f"not kept: the records {few(records)} share names, and the model is not under "
-                f"{ARRAYS!r}; send it under this key"
-            )
-        LOG.info("only the arrays under %r are kept; other records have the same names", key)
-        records = {key: records[key]}
-    arrays = {name: array for record in records.values() for name, array in record.items()}
-    return tensors_in(arrays, f"message under {few(records)}")
-
-
-def _beside(reply: Message, keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the records of a reply that ``_tensors`` leaves out: they share the model's names."""
-    records = dict(reply.content.array_records.items())
-    names = [name for record in records.values() for name in record]
-    if len(set(names)) == len(names):
-        return ()
-    model = next((key for key in keys if key in records), None)
-    return tuple(key for key in records if key != model)
-
-
-def _config(msg: Message) -> dict[str, Any]:
-    records = msg.content.config_records.values()
-    return {key: value for record in records for key, value in record.items()}
-
-
-def _round_of(msg: Message) -> int:
-    """Return the round that the server names; else the message's group, if that is a number.
-
-    Raises:
-        InputError: neither is a number from 1.
-    """
-    number: Any = _config(msg).get(ROUND) if msg.has_content() else None
-    whole = isinstance(number, int) and not isinstance(number, bool)
-    if not whole and msg.metadata.group_id.isdecimal():
-        number, whole = int(msg.metadata.group_id), True
-    if not whole or number <= 0:
-        raise InputError(
-            f"not kept: a message for training names no round ({ROUND!r} is {number!r}); let the "
-            f"server send {ROUND!r}, a whole number from 1, in its configuration"
-        )
-    return int(number)

@@ -14,6 +14,7 @@ from leakgauge.privacy.conformance import (
     CLAIM,
     CLIP,
     COUNTED,
+    FAILS_BY_CHANCE,
     Check,
     Conformance,
     ReleaseSums,
@@ -26,9 +27,6 @@ from leakgauge.privacy.profile import Profile
 from leakgauge.privacy.whole_audit import KnownShape
 from leakgauge.privacy.whole_scores import epsilon_of_draws
 from leakgauge.results.statistics import Floats
-
-FAILS_BY_CHANCE = 0.1
-"""Share of the audit's significance at which a correct training fails a check."""
 
 PRV_ERROR = 0.02
 """Half of the width of the interval of epsilon whose upper end Opacus' PRV accountant returns."""

@@ -110,11 +110,14 @@ class DpAudit:
     @property
     def _shown(self) -> str:
         claimed = f"the claimed epsilon {self.claim.epsilon:.3g} at delta {self.claim.delta:g}"
+        claimed += f" ({self.claim.unit})" if self.claim.unit else ""
         if self.refuted_by:
             tests = " and by ".join(self.refuted_by)
             return f"REFUTED by {tests}: training leaks more than {claimed}.{self._direction}"
         seen = ""
-        if self.guesses is not None and self.smallest_seen is None:
+        if self.guesses is None and self.smallest_seen is not None:
+            seen = f" They would have missed an epsilon below about {self.smallest_seen:.3g}."
+        elif self.guesses is not None and self.smallest_seen is None:
             few = "So few draws of canaries" if self.sampled else "So few canaries"
             seen = f" {few} could not have contradicted it: plant more."
         elif self.guesses is not None and self.sampled:
@@ -186,9 +189,10 @@ class DpAudit:
 
     def __str__(self) -> str:
         """Return the tables and the verdict."""
+        by = f" ({self.claim.unit})" if self.claim.unit else " by the accountant"
         rows = [
             ("epsilon", "holds for", "estimate", f"at least ({self.confidence:.0%})", "could show"),
-            ("claimed by the accountant", "", f"{self.claim.epsilon:.3g}", "", ""),
+            (f"claimed{by}", "", f"{self.claim.epsilon:.3g}", "", ""),
         ]
         rows += [
             (one.method, one.holds_for, f"{one.value:.3g}", f"{one.low:.3g}", f"{one.most:.3g}")

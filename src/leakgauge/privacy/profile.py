@@ -24,6 +24,8 @@ class Profile:
     Attributes:
         delta: delta of the reported epsilons.
         points: pairs (epsilon, delta), one of them at ``delta``.
+        unit: who is protected and how neighbours differ, such as ``"client, added or removed"``;
+            empty if the accountant does not say.
 
     Raises:
         InputError: a delta is not a probability below 1, an epsilon is negative, or ``delta`` has
@@ -32,6 +34,7 @@ class Profile:
 
     delta: float
     points: tuple[tuple[float, float], ...]
+    unit: str = ""
 
     def __post_init__(self) -> None:
         for epsilon, delta in self.points:
@@ -87,7 +90,11 @@ class Profile:
 
 
 def profile_of(
-    epsilon_at: Callable[[float], float], delta: float, deltas: Sequence[float] = DELTAS
+    epsilon_at: Callable[[float], float],
+    delta: float,
+    deltas: Sequence[float] = DELTAS,
+    *,
+    unit: str = "",
 ) -> Profile:
     """Return the claim of an accountant, read at several deltas.
 
@@ -97,6 +104,7 @@ def profile_of(
         delta: delta of the reported epsilons, in (0, 1).
         deltas: further deltas. The claim omits those where the accountant has no finite epsilon or
             fails numerically.
+        unit: who is protected and how neighbours differ.
 
     Raises:
         InputError: the accountant has no epsilon at ``delta``.
@@ -120,7 +128,7 @@ def profile_of(
             continue
         if np.isfinite(epsilon):
             found.append((epsilon, other))
-    return Profile(delta, tuple((max(0.0, epsilon), at) for epsilon, at in found))
+    return Profile(delta, tuple((max(0.0, epsilon), at) for epsilon, at in found), unit)
 
 
 def gaussian_least_false_positives(mu: Floats | float) -> LeastFalsePositives:
