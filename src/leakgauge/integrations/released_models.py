@@ -33,7 +33,7 @@ def audit_models(
     planted: Planted,
     *,
     noise_multiplier: float,
-    clip: float,
+    clip: float | Sequence[float],
     clients: int,
     delta: float,
     first: int = 1,
@@ -49,7 +49,7 @@ def audit_models(
         models: models in the order of rounds, the first one before round ``first``.
         planted: planted clients, as ``CanaryClients(...).planted``.
         noise_multiplier: stated noise of the sum of the updates, in clips.
-        clip: norm to which updates are clipped.
+        clip: norm to which updates are clipped, or one for each round.
         clients: number of clients of a round.
         delta: delta of the reported epsilons; in (0, 1).
         first: number of the round after the first model.
@@ -57,7 +57,8 @@ def audit_models(
         claim: claim for a client that is in all rounds; None for that of the stated noise.
 
     Raises:
-        InputError: there are fewer than two models, or their arrays differ.
+        InputError: there are fewer than two models, their arrays differ, or the number of clips is
+            not that of the rounds.
 
     >>> zeros = {"weight": np.zeros(100)}
     >>> noisy = {"weight": np.random.default_rng(0).normal(0, 0.1, 100)}
@@ -66,19 +67,27 @@ def audit_models(
     False
     """
     require(len(models) > 1, f"{len(models)} released models; expected two or more")
-    for value, name in ((noise_multiplier, "noise multiplier"), (clip, "clip")):
-        require_positive(value, name)
+    require_positive(noise_multiplier, "noise multiplier")
     require_count(clients, "number of clients")
+    clips = _clips(clip, len(models) - 1)
     names, scores = names_of(models[0]), PlantedScores()
-    flats = [flat(one, names) for one in models]
-    for number, (before, after) in enumerate(pairwise(flats), first):
-        moved = (after - before) * clients / clip
-        directions = planted.directions(number, len(moved))
+    flats = pairwise([flat(one, names) for one in models])
+    for at, (before, after) in enumerate(flats):
+        moved = (after - before) * clients / clips[at]
+        directions = planted.directions(first + at, len(moved))
         scores.add(moved, directions, np.array(planted.members), noise=noise_multiplier)
     found = claim or claim_of_clients(1 / noise_multiplier, scores.rounds, delta)
     significance = FAILS_BY_CHANCE * (1 - confidence)
     checked = conformance_of([scores.check()], significance, UNSEEN)
     return audit_planted(scores, found, confidence=confidence, conformance=checked)
+
+
+def _clips(clip: float | Sequence[float], rounds: int) -> list[float]:
+    found = [float(clip)] * rounds if isinstance(clip, int | float) else list(clip)
+    require(len(found) == rounds, f"{len(found)} clips for {rounds} rounds; expected one for each")
+    for one in found:
+        require_positive(one, "clip")
+    return found
 
 
 def models_of(kept: KeptRounds, last: Model) -> list[Model]:
