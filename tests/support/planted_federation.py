@@ -21,7 +21,7 @@ from leakgauge.integrations.flower_audit import CanaryAudit
 from leakgauge.integrations.flower_canaries import CanaryClients
 from support.flower_app import in_process
 
-CLIENTS, ROUNDS, NOISE = 10, 8, 1.0
+CLIENTS, ROUNDS, MULTIPLIER = 10, 8, 1.0
 SHAPES = {"0.weight": (20, 30), "0.bias": (20,), "2.weight": (4, 20), "2.bias": (4,)}
 
 FIXED = DifferentialPrivacyServerSideFixedClipping
@@ -62,11 +62,11 @@ def repaired(kind: type[Strategy]) -> type[Strategy]:
 
 
 def strategy(kind: type[Strategy], *, clients: int = CLIENTS, inner: Any = None) -> Any:
-    """Return a strategy with a clip of 1 and a noise multiplier of ``NOISE``."""
+    """Return a strategy with a clip of 1 and a noise multiplier of ``MULTIPLIER``."""
     average = inner or FedAvg(fraction_evaluate=0.0, min_train_nodes=clients)
     if hasattr(kind, "_geometric_update"):
-        return kind(average, NOISE, clients, initial_clipping_norm=1.0)
-    return kind(average, NOISE, 1.0, clients)
+        return kind(average, MULTIPLIER, clients, initial_clipping_norm=1.0)
+    return kind(average, MULTIPLIER, 1.0, clients)
 
 
 def app(*mods: Any, examples: Callable[[int], int] = lambda _: 10, size: float = 0.3) -> ClientApp:

@@ -45,6 +45,11 @@ class CanaryAudit(WrappedStrategy):
         canaries: planted clients; the mod of the client app.
         noise_multiplier: what the noise was stated to be; None takes the strategy's.
 
+    Attributes:
+        scores: scores of planted clients.
+        noise: stated noise of the sum of the updates, in clips.
+        clips: norm to which updates were clipped, by round.
+
     Raises:
         InputError: the strategy is none of Flower's for differential privacy, or adds no noise.
     """
@@ -66,11 +71,12 @@ class CanaryAudit(WrappedStrategy):
             )
         self.canaries = canaries
         self._private: Any = strategy  # has a clip, which Strategy does not declare
-        self._noise, self._mu = stated_noise(strategy, noise_multiplier)
+        self.noise, self._mu = stated_noise(strategy, noise_multiplier)
         self._base: ArrayRecord | None = None
         self._clip = 0.0
+        self.clips: list[float] = []
         self.scores = PlantedScores()
-        self._seen = RoundsSeen(self._noise, canaries.seed)
+        self._seen = RoundsSeen(self.noise, canaries.seed)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -139,6 +145,7 @@ class CanaryAudit(WrappedStrategy):
         scale = float(self._private.num_sampled_clients) / self._clip
         present = np.isin(np.arange(len(directions)), list(who.values()))
         parts = heard.parts(directions, who)
+        self.clips.append(self._clip)
         noise = scale * heard.noise
         inner = type(self._private.strategy).__name__
         clients = int(self._private.num_sampled_clients)
@@ -147,7 +154,7 @@ class CanaryAudit(WrappedStrategy):
             scale * (heard.released - heard.start) if parts is None else noise,
             directions,
             present,
-            noise=self._noise,
+            noise=self.noise,
             parts=None if parts is None else scale * parts,
         )
 

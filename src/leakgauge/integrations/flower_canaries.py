@@ -55,7 +55,7 @@ class CanaryClients:
         InputError: a node is named twice, a number is not above 0, or no planted client takes part.
 
     >>> CanaryClients([3, 5], clip=1.0, seed=1).planted.members
-    (True, False)
+    (False, True)
     """
 
     nodes: Sequence[int]

@@ -17,26 +17,25 @@ References:
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import stats
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.rng import stream
 from leakgauge.privacy.conformance import MODEL, Check, Conformance
-from leakgauge.privacy.dp_audit import GAUSSIAN, DpAudit, LowerBound
+from leakgauge.privacy.dp_audit import DpAudit
 from leakgauge.privacy.estimate import epsilon_of_mu
-from leakgauge.privacy.one_run import significance_of
+from leakgauge.privacy.one_run import LARGEST_MU
 from leakgauge.privacy.profile import Profile, profile_of
 from leakgauge.privacy.promises import ADD, CLIENT, GaussianRelease, Neighbours
+from leakgauge.privacy.whole_audit import WHOLE, KnownShape, audit_known_shape
+from leakgauge.privacy.whole_scores import Shift
 from leakgauge.results.statistics import Floats
 
-METHOD = "planted clients (Andrew et al. 2024)"
-
-_LARGEST_T = 1e4
-"""Larger values of t count as this one, which lowers the bound: beyond it the tail is inexact."""
+METHOD = f"planted clients ({WHOLE})"
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Planted:
         """Return planted clients of whom a fair coin each says whether they take part.
 
         >>> Planted.by_coins(3, 1).members
-        (True, False, True)
+        (False, True, True)
         """
         require_count(count, "number of planted clients")
         coins = stream(seed, "planted", "members").random(count) < 0.5
@@ -142,10 +141,22 @@ class PlantedScores:
         return math.sqrt(self.rest / self.size)
 
     @property
-    def mu(self) -> float:
-        """Estimate of mu of one round, at least 0."""
-        mean = max(0.0, float(np.mean(self.inside)))
-        return mean / self.noise if self.noise > 0 else math.inf * (mean > 0)
+    def shift(self) -> Shift:
+        """How far one client moves the model in a round, in standard deviations of its noise.
+
+        Raises:
+            InputError: no planted client took part in any round.
+        """
+        count = len(self.inside)
+        require(
+            count > 0,
+            "no planted client took part in a round; add the mod CanaryClients, with the same "
+            "seed, to the client app",
+        )
+        mean = float(np.mean(self.inside))
+        if self.rest == 0:
+            return Shift(2 * LARGEST_MU * (mean > 0), count**-0.5, self.size)
+        return Shift(mean / self.noise, count**-0.5, self.size)
 
     def check(self) -> Check:
         """Return whether the model has at least the stated noise.
@@ -154,53 +165,6 @@ class PlantedScores:
         """
         p = float(stats.chi2(self.size).cdf(self.rest))
         return Check(MODEL, "", 1.0, self.noise, p)
-
-    def least_mu(self, confidence: float) -> float:
-        """Return a lower limit of mu of one round.
-
-        Args:
-            confidence: one-sided confidence of the limit.
-        """
-        return least_mu(self.mu, len(self.inside), self.size, confidence=confidence)
-
-
-def least_mu(mu: float, count: int, freedom: int, *, confidence: float) -> float:
-    """Return the lower limit of mu from its estimate, exact for Gaussian noise.
-
-    Args:
-        mu: mean of the scores over the estimated standard deviation.
-        count: n, number of the scores.
-        freedom: number of independent coordinates from which the deviation is estimated.
-        confidence: one-sided confidence of the limit.
-
-    >>> round(least_mu(1.0, 10_000, 10**6, confidence=0.99), 3)
-    0.977
-    """
-    level, root = significance_of(confidence), math.sqrt(count)
-    t = min(mu * root, _LARGEST_T)
-
-    def excess(shift: float) -> float:
-        return float(stats.nct.sf(t, freedom, shift)) - level
-
-    if excess(0.0) >= 0:
-        return 0.0
-    return float(optimize.brentq(excess, 0.0, t + 10.0, xtol=1e-9)) / root
-
-
-def mu_seen(claimed: float, count: int, freedom: int, *, confidence: float) -> float:
-    """Return the mu whose scores exceed a claimed one in half of the cases.
-
-    Args:
-        claimed: mu of the claim.
-        count: n, number of the scores.
-        freedom: as for ``least_mu``.
-        confidence: one-sided confidence of the limit.
-
-    >>> round(mu_seen(1.0, 10_000, 10**6, confidence=0.99), 3)
-    1.023
-    """
-    shift = claimed * math.sqrt(count)
-    return float(stats.nct.ppf(confidence, freedom, shift)) / math.sqrt(count)
 
 
 def claim_of_clients(mu: float, rounds: int, delta: float) -> Profile:
@@ -244,43 +208,17 @@ def audit_planted(
     Raises:
         InputError: no planted client took part in any round.
     """
-    count, rounds = len(scores.inside), scores.rounds
-    require(
-        count > 0,
-        "no planted client took part in a round; add the mod CanaryClients, with the same seed, "
-        "to the client app",
+    rounds = scores.rounds
+    shape = KnownShape(
+        scores.shift,
+        lambda mu, delta: epsilon_of_mu(mu * math.sqrt(rounds), delta),
+        len(scores.inside),
     )
-    low = scores.least_mu(confidence)
-    refuting = [one for one in claim.points if _epsilon(low, rounds, one[1]) > one[0]]
-    bound = LowerBound(
-        METHOD,
-        GAUSSIAN,
-        _epsilon(scores.mu, rounds, claim.delta),
-        _epsilon(low, rounds, claim.delta),
-        math.inf,
-        count,
-    )
-    claimed = _mu_of(claim) / math.sqrt(rounds)
-    seen = mu_seen(claimed, count, scores.size, confidence=confidence)
-    return DpAudit(
-        claim,
-        confidence,
-        (bound,),
-        (f"{count} scores of planted clients",) if refuting else (),
-        smallest_seen=_epsilon(seen, rounds, claim.delta),
+    found = audit_known_shape(shape, claim, confidence=confidence)
+    (bound,) = found.bounds
+    return replace(
+        found,
+        bounds=(replace(bound, method=METHOD),),
+        refuted_by=(METHOD,) if found.refuted_by else (),
         conformance=conformance,
-    )
-
-
-def _epsilon(mu: float, rounds: int, delta: float) -> float:
-    return epsilon_of_mu(mu * math.sqrt(rounds), delta)
-
-
-def _mu_of(claim: Profile) -> float:
-    """Return the mu of Gaussian noise with the claimed epsilon at the claim's delta."""
-    high = 1.0
-    while epsilon_of_mu(high, claim.delta) < claim.epsilon:
-        high *= 2
-    return float(
-        optimize.brentq(lambda mu: epsilon_of_mu(mu, claim.delta) - claim.epsilon, 0.0, high)
     )
