@@ -109,6 +109,13 @@ def test_no_noise_is_the_largest_leak() -> None:
     assert found.bounds[0].low > 100
 
 
+def test_coins_are_fair_and_somebody_takes_part() -> None:
+    drawn = np.array([Planted.by_coins(6, seed).members for seed in range(300)])
+    share = 0.5 / (1 - 0.5**6)  # nobody is not a case
+    assert stats.binomtest(int(drawn.sum()), drawn.size, share).pvalue > 1e-3
+    assert Planted.by_coins(1, 0).members == (True,)
+
+
 def test_what_cannot_be_audited_is_refused() -> None:
     with pytest.raises(InputError, match="none of the 2 planted clients takes part"):
         Planted((False, False))

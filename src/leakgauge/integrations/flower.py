@@ -1,4 +1,7 @@
-"""Keeps the updates of a Flower federation: a mod for clients, a wrapper for strategies."""
+"""Keeps the updates of a Flower federation: a mod for clients, a wrapper for strategies.
+
+``CanaryClients`` and ``CanaryAudit`` audit its client-level differential privacy.
+"""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,6 +14,8 @@ from torch import Tensor
 from leakgauge.core.checks import InputError
 from leakgauge.core.extras import not_installed
 from leakgauge.integrations.arrays import harmless
+from leakgauge.integrations.flower_audit import CanaryAudit as CanaryAudit
+from leakgauge.integrations.flower_canaries import CanaryClients as CanaryClients
 from leakgauge.integrations.flower_messages import (
     ARRAYS,
     EXAMPLES,

@@ -36,8 +36,8 @@ class CanaryClients:
 
     A planted client trains as it always does, and then sends a random direction in place of its
     update: the model that it received plus ``norm`` clips along the direction. Its direction is new
-    in each round. A fair coin says whether a planted client takes part; otherwise it is honest.
-    The auditor knows coins and directions by the seed.
+    in each round. A fair coin says whether a planted client takes part; otherwise it is honest. The
+    auditor knows coins and directions by the seed.
 
     Place it after a mod that clips: ``mods=[fixedclipping_mod, CanaryClients(...)]``.
 
@@ -47,7 +47,7 @@ class CanaryClients:
             adapts, its first value.
         seed: seed of coins and directions; keep it from the other clients.
         norm: norm of what a planted client sends, in clips, before it is clipped.
-        members: whether each planted client takes part; None flips coins.
+        members: whether each planted client takes part; None flips coins, again if nobody would.
         examples: number of records that a planted client states; None for its honest one. A server
             that weights by it should not let it matter.
 

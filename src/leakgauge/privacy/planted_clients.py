@@ -59,19 +59,22 @@ class Planted:
     def __post_init__(self) -> None:
         require(
             any(self.members),
-            f"none of the {len(self.members)} planted clients takes part; choose another seed, "
-            "more of them, or name the members",
+            f"none of the {len(self.members)} planted clients takes part; expected one or more",
         )
 
     @classmethod
     def by_coins(cls, count: int, seed: int) -> "Planted":
         """Return planted clients of whom a fair coin each says whether they take part.
 
+        Coins are flipped again if nobody would take part.
+
         >>> Planted.by_coins(3, 1).members
         (False, True, True)
         """
         require_count(count, "number of planted clients")
-        coins = stream(seed, "planted", "members").random(count) < 0.5
+        generator, coins = stream(seed, "planted", "members"), np.zeros(count, bool)
+        while not coins.any():
+            coins = generator.random(count) < 0.5
         return cls(tuple(map(bool, coins)), seed)
 
     def directions(self, number: int, size: int) -> Floats:
