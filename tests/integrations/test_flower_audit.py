@@ -157,7 +157,7 @@ def test_a_mod_in_the_wrong_place_sends_what_is_not_clipped() -> None:
 
 
 def test_the_same_noise_in_each_round_is_flagged() -> None:
-    class Seeded(FIXED):  # type: ignore[misc, valid-type]
+    class Seeded(FIXED):  # type: ignore[misc]
         def _add_noise_to_aggregated_arrays(self, arrays: Any) -> Any:
             np.random.seed(0)  # noqa: NPY002
             return super()._add_noise_to_aggregated_arrays(arrays)
