@@ -9,6 +9,7 @@ import torch
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import torch_stream
+from leakgauge.defenses.claims import statement_of
 from leakgauge.guarantee.checking import check, claimed_by, neighbours_of
 from leakgauge.guarantee.filter import filter_of, is_filter
 from leakgauge.guarantee.mechanism import DPSGDMechanism
@@ -140,6 +141,11 @@ def test_a_filter_without_a_promise_is_a_result(text: str, why: str, tmp_path: P
     assert "gaussian_test" in found["epsilon"] or text != "noise:std=1"
     page = (tmp_path / "run" / "report.html").read_text()
     assert "No differential privacy" in page
+    advised = re.search(r"local-dp:clip=1,sensitivity=[0-9.]+,epsilon=8,delta=1e-05", page)
+    assert advised is not None
+    promised = statement_of(advised.group(), batch_size=1).mechanism
+    assert promised is not None
+    assert 7.9 < epsilon_of_mu(2 * promised.clip / promised.noise_std, 1e-5) <= 8
     assert not re.search(r"\b(nan|inf|None)\b", re.sub("<svg.*?</svg>", "", page, flags=re.S))
     assert command.run("card", tmp_path / "run", "--out", tmp_path).returncode == 0
 

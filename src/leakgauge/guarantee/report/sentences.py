@@ -2,7 +2,7 @@
 
 import math
 
-from leakgauge.defenses.claims import SERVED, sensitivity_for
+from leakgauge.defenses.claims import SERVED, Claim, sensitivity_for
 from leakgauge.guarantee.filter import claim_of, is_filter
 from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN, GAUSSIAN_TEST, LAPLACE_TEST, TRAINING
 from leakgauge.guarantee.report.audited import AuditedGuarantee
@@ -124,6 +124,27 @@ def _more_sensitivity(audited: AuditedGuarantee) -> str:
         return ""
     write = sensitivity_for(claim, float(audited.settings["clip"]), audited.near)
     return f"With `sensitivity={write:g}` the filter keeps its claim of {claim.epsilon:g}."
+
+
+def other_filter(audited: AuditedGuarantee) -> str:
+    """Return a filter that keeps the larger epsilon of ``ADVISED``; empty if advice is known.
+
+    It is for a filter that gives no privacy, or whose noise is no Gaussian noise of one size.
+    """
+    if not audited.why and (audited.settings["clip"] is not None or not _is_refuted(audited)):
+        return ""
+    delta = float(audited.settings["delta"])
+    write = sensitivity_for(
+        Claim(ADVISED[0], delta), 1.0, audited.near, rounds=max(1, audited.releases)
+    )
+    return (
+        f"`local-dp:clip=1,sensitivity={write:g},epsilon={ADVISED[0]:g},delta={delta:g}` keeps an "
+        f"epsilon of {ADVISED[0]:g} ({audited.near})."
+    )
+
+
+def _is_refuted(audited: AuditedGuarantee) -> bool:
+    return audited.violated or audited.refutes_claim or protects_nothing(audited)
 
 
 def _outcome(audited: AuditedGuarantee) -> str:
