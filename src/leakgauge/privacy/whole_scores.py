@@ -9,6 +9,9 @@ References:
     Andrew et al., One-shot Empirical Privacy Estimation for Federated Learning, ICLR 2024
     (arXiv 2302.03098), which fits Gaussians to scores of canaries. Its estimate has no confidence
     limit; the limit here is our own derivation.
+    Agrawal et al., Let's Ask Gauss: Improved One-Run Privacy Auditing, 2026 (arXiv 2606.12733),
+    which reads whole scores of white-box canaries as a pair of Gaussians. Here the draws are known
+    too, and the epsilon is that of the sampled steps.
     Johnson and Welch, Applications of the Non-Central t-Distribution, Biometrika 1940.
 """
 
