@@ -523,8 +523,11 @@ def test_agic_has_the_papers_settings_by_phase_and_network(
     trained: bool, large: bool, smooth: float, beta: float
 ) -> None:
     """Section V-A: the four weights of the total variation, beta, Adam's rate, the iterations."""
-    chosen = presets_for(trained=trained, large=large)["agic"]
+    each = presets_for(trained=trained, large=large)
+    chosen = each["agic"]
     assert chosen == agic(trained=trained, large=large)
+    baseline = each["inverting-gradients"]
+    assert baseline == replace(PRESETS["inverting-gradients"], total_variation=smooth)
     assert (chosen.total_variation, chosen.objective) == (smooth, LayerWeights("linear", beta))
     assert (chosen.optimizer, chosen.lr, chosen.iterations) == ("adam", 0.1, 10_000)
     assert (chosen.prior_relative, chosen.prior_per_record) == (False, False)

@@ -73,15 +73,21 @@ def agic(*, trained: bool = False, large: bool = False) -> SearchSettings:
     >>> agic(trained=True).total_variation, agic(trained=True).objective.beta
     (0.01, 2.0)
     """
-    smooth = (1e-1 if trained else 1e-3) if large else (1e-2 if trained else 1e-4)
     return SearchSettings(
         objective=LayerWeights(beta=2.0 if trained else 50.0),
         optimizer="adam",
         lr=0.1,
         iterations=10_000,
         schedule="constant",
-        total_variation=smooth,
+        total_variation=_smoothness(trained=trained, large=large),
     )
+
+
+def _smoothness(*, trained: bool, large: bool) -> float:
+    """Return the weight of the total variation for a network of this phase and size."""
+    if large:
+        return 1e-1 if trained else 1e-3
+    return 1e-2 if trained else 1e-4
 
 
 PRESETS: Mapping[str, SearchSettings] = MappingProxyType(
@@ -107,7 +113,8 @@ PRESETS: Mapping[str, SearchSettings] = MappingProxyType(
 """Attacks by name. ``dlg`` (Zhu et al. 2019) and ``idlg`` (Zhao et al. 2020) differ in the labels,
 which ``idlg`` infers first; ``dlg-adam`` is ``dlg`` with Adam and the iterations of AGIC's paper,
 where it is a baseline; ``inverting-gradients`` is that of Geiping et al. 2020; ``agic`` (Xu et al.
-2022) weights the layers, here as for an untrained network and small images (see ``agic``).
+2022) weights the layers. The last two are here as for an untrained network and small images (see
+``presets_for``).
 
 ``leakgauge`` is ours: weights over all layers, signs, larger steps, a cosine schedule and a total
 variation that is relative to the objective, and fades no further than it. Its numbers were chosen
@@ -116,8 +123,17 @@ the total variation fades on 16 each for slim and ResNet20, and on 4 for ResNet2
 
 
 def presets_for(*, trained: bool, large: bool) -> Mapping[str, SearchSettings]:
-    """Return ``PRESETS`` with ``agic`` for a network of this phase and size; arguments as there."""
-    return MappingProxyType({**PRESETS, "agic": agic(trained=trained, large=large)})
+    """Return ``PRESETS`` with ``agic`` for a network of this phase and size; arguments as there.
+
+    ``inverting-gradients``, the baseline of AGIC's paper, has the same total variation, so that a
+    comparison is about the objectives.
+
+    >>> presets_for(trained=True, large=False)["inverting-gradients"].total_variation
+    0.01
+    """
+    own = agic(trained=trained, large=large)
+    baseline = replace(_INVERTING, total_variation=own.total_variation)
+    return MappingProxyType({**PRESETS, "agic": own, "inverting-gradients": baseline})
 
 
 def preset(name: str, **changed: Any) -> SearchSettings:
