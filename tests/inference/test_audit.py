@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,9 +10,11 @@ from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
 from leakgauge.inference import Forest, Logistic
 from leakgauge.inference.run import attack_round, audit, make_stage, measure, trajectory
+from leakgauge.inference.run.figures import scored
+from leakgauge.inference.run.readings import RunReading
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.inference.words import FRESH
-from leakgauge.results.measurements import ACCUMULATED, Measurement
+from leakgauge.results.measurements import ACCUMULATED, CellContext, Measurement
 from support.synthetic import records, small_stage, small_task
 
 FOREST = Forest(trees=20, batches=300)
@@ -70,7 +74,7 @@ def test_sums_of_the_first_rounds_are_those_of_log_posteriors(prior: str) -> Non
         log_posterior = np.zeros((len(truth), 2))
         for played in rounds[:count]:
             log_posterior += played.log_posterior["static logistic"]
-        log_posterior -= (count - 1) * np.log(stage.game.prior)
+        log_posterior -= (count - 1) * stage.log_prior
         auroc = roc_auc_score(truth, log_posterior[:, 1] - log_posterior[:, 0])
         right = np.mean(log_posterior.argmax(axis=1) == truth)
         assert figure(found, "auroc", when).estimate.value == pytest.approx(auroc, abs=1e-12)
@@ -79,6 +83,25 @@ def test_sums_of_the_first_rounds_are_those_of_log_posteriors(prior: str) -> Non
         "first-2", "first-3", "first-4"
     }  # fmt: skip
     assert figure(found, "auroc", "first-3").curve is None  # a curve of each would fill the file
+
+
+def test_an_adversary_estimates_the_prior_without_private_records() -> None:
+    stage = small_stage(records(0.7), LOGISTIC, prior="empirical")
+    counts = np.bincount(stage.test.secrets[stage.secret].numpy(), minlength=2) + 1
+    assert stage.log_prior == pytest.approx(np.log(counts / counts.sum()))
+    assert max(stage.game.prior) == stage.majority != pytest.approx(np.exp(stage.log_prior).max())
+    rare = stage.test.rows((stage.test.secrets[stage.secret] == 0).nonzero()[:, 0])
+    assert np.isfinite(replace(stage, test=rare).log_prior).all()
+
+
+def test_information_is_measured_from_the_prior_of_the_draws() -> None:
+    """A posterior that is the prior of the draws carries nothing, whatever the estimate of it."""
+    stage = small_stage(records(0.7), LOGISTIC, prior="empirical")
+    nothing = np.tile(np.log(stage.game.prior), (len(stage.trials), 1))
+    base = CellContext(question="inference", dataset="d", seed=0)
+    reading = RunReading(ACCUMULATED, nothing)
+    found = {one.metric: one.estimate.value for one in scored(stage, reading, base)}
+    assert found["information_nats"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_training_is_torchs_sgd() -> None:

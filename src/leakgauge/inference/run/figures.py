@@ -46,7 +46,8 @@ def scored(stage: GameStage, reading: RunReading, base: CellContext) -> Iterator
             one = replace(one, curve=curve, held_out=reading.auroc)
         yield one
     rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
-    information = information_lower_bound(trials, stage.log_prior, rng=rng)
+    drawn_from = np.log(np.asarray(stage.game.prior))  # not the adversary's estimate of it
+    information = information_lower_bound(trials, drawn_from, rng=rng)
     yield base.measurement(scores.INFORMATION, information)
 
 

@@ -135,8 +135,16 @@ class GameStage:
 
     @property
     def log_prior(self) -> Floats:
-        """log P(a) ``[m]``."""
-        return np.asarray(np.log(self.game.prior))
+        """log P(a) ``[m]`` as the adversary knows it.
+
+        An empirical prior is estimated from the test records, a random sample of the population
+        that neither side uses, with one added to each count. The private shares, from which
+        secrets are drawn, stay unknown to the adversary (Li et al., section 5.1.4).
+        """
+        if self.spec.prior != EMPIRICAL:
+            return np.asarray(np.log(self.game.prior))
+        counts = torch.bincount(self.test.secrets[self.secret], minlength=self.game.values) + 1
+        return np.asarray((counts.double() / counts.sum()).log().cpu().numpy())
 
     @property
     def name(self) -> str:
