@@ -1,5 +1,7 @@
 """Single parts of attacks, against their definitions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from leakgauge.core.checks import InputError
 from leakgauge.membership.adversaries.adversary import Labelled, MembershipKnowledge
-from leakgauge.membership.adversaries.inputs import Inputs, Reader
+from leakgauge.membership.adversaries.inputs import Inputs, Reader, Scale
 from leakgauge.membership.adversaries.learned import Gradients, LabelLoss
 from leakgauge.membership.adversaries.network import AttackNetwork
 from leakgauge.membership.adversaries.supervised import Training, fit
@@ -16,6 +18,9 @@ from leakgauge.membership.adversaries.thresholds import RMIA, best_cut
 from leakgauge.membership.adversaries.unsupervised import features
 from leakgauge.membership.catalog import parse_attack
 from leakgauge.membership.observation import Observed, observe
+from leakgauge.membership.run.federated import raised_rows
+from leakgauge.membership.run.roles import assign_roles
+from leakgauge.membership.spec import MembershipSpec
 from support.worlds import network, noise, world
 
 
@@ -101,6 +106,44 @@ def test_the_five_features_are_loss_norm_correctness_confidence_and_uncertainty(
     ).T
     standard = (wanted - wanted.mean(0)) / wanted.std(0)
     assert torch.allclose(found, standard.float(), atol=1e-5)
+
+
+def test_the_papers_encoder_rebuilds_the_features_as_they_are() -> None:
+    seen = last_layer(noise(50, seed=3))
+    found, scaled = features(seen, plain=True), features(seen)
+    assert torch.allclose(found[:, 0], seen.log_loss[:, 0].exp().float())
+    assert torch.allclose(found[:, 1], seen.log_norm[:, 0].exp().float())
+    assert torch.allclose(scaled[:, 2:], Scale.of(found[:, 2:])(found[:, 2:]), atol=1e-3)
+    chosen = parse_attack("spectral:nasr19=1")
+    training = chosen.training
+    assert (training.kernels, training.epochs, training.lr) == (1000, 100, 1e-4)
+    assert (training.paper_weights, chosen.inputs.plain) == (True, True)
+
+
+@pytest.mark.parametrize(("training", "width"), [(Training(), 64), (Training.nasr19(), 3 * 64)])
+def test_a_component_of_the_paper_grows_with_the_snapshots(training: Training, width: int) -> None:
+    """Nasr et al., section II-B: the output of a component is T times larger."""
+    snapshots = [network(seed=seed) for seed in range(3)]
+    records = observe(snapshots, noise(8, seed=0), layers=["4"])
+    both = Labelled(records, np.arange(8) % 2 == 0)
+    few = replace(training, kernels=2, epochs=1)
+    fitted = fit(Inputs(loss=True, layers=1), few, both, both, seed=0)
+    assert fitted.network.encoder[0].in_features == 2 * width
+
+
+def test_a_shadow_attack_may_see_gradients() -> None:
+    assert parse_attack("shadow").needs.layers == 0
+    assert parse_attack("shadow:layers=1").needs.layers == 1
+
+
+@pytest.mark.parametrize(("raised", "parts"), [("targets", 2), ("known", 6)])
+def test_an_ascent_raises_the_targets_alone_on_request(raised: str, parts: int) -> None:
+    spec = MembershipSpec(participants=4, strategy="ascent", targets=20, raised=raised)
+    (split, *_) = assign_roles(spec, 1000, None).splits
+    rows = raised_rows(spec, split)
+    assert len(rows) == len(rows.unique()) == parts * 20
+    targets = torch.cat([split.target_members, split.target_non_members])
+    assert torch.isin(targets, rows).all()
 
 
 def labelled(count: int) -> MembershipKnowledge:

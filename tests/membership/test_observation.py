@@ -64,9 +64,22 @@ def test_hidden_outputs_are_those_of_the_layer_and_no_hook_stays() -> None:
     first = next(name for name, part in task.model.named_modules() if isinstance(part, nn.Linear))
     before = {name: leaf.clone() for name, leaf in task.model.state_dict().items()}
     found = hidden_outputs(task, data.x, [first])
-    assert torch.allclose(found[first], task.model.get_submodule(first)(data.x.flatten(1)))
+    assert torch.allclose(found[first], task.model.get_submodule(first)(data.x.flatten(1)).relu())
     assert not any(part._forward_hooks for part in task.model.modules())
     assert all(torch.equal(before[name], leaf) for name, leaf in task.model.state_dict().items())
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_hidden_outputs_are_those_after_an_activation_that_takes_them(inplace: bool) -> None:
+    """Of a layer whose output goes elsewhere first, they are the layer's own."""
+    relu = nn.ReLU(inplace=inplace)
+    model = nn.Sequential(nn.Linear(4, 6), relu, nn.Linear(6, 6), nn.LayerNorm(6), nn.Tanh())
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    found = hidden_outputs(Task(model), x, ["0", "2", "3"])
+    after = {name: model[: int(name) + 1](x) for name in found}
+    assert torch.allclose(found["0"], after["0"].relu())
+    assert torch.allclose(found["2"], after["2"])
+    assert torch.allclose(found["3"], after["3"].tanh())
 
 
 def test_snapshots_rows_and_records_stay_in_order() -> None:

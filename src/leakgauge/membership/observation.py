@@ -29,6 +29,9 @@ TINY = 1e-300
 CHUNK = 256
 """Records in a forward pass."""
 
+ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid)
+"""Modules whose output stands for that of the layer before."""
+
 
 @dataclass(frozen=True, eq=False)
 class Observed:
@@ -205,7 +208,11 @@ def _norms(one: Factors) -> Tensor:
 
 
 def hidden_outputs(task: Task, x: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
-    """Return the flattened outputs ``[n, d]`` of layers, by name; the model stays unchanged."""
+    """Return the flattened outputs ``[n, d]`` of layers, by name; the model stays unchanged.
+
+    Where an activation module, such as ``nn.ReLU``, takes a layer's output as it is, the output is
+    that of the activation, as in the paper.
+    """
     if not layers:
         return {}
     own = private(task, params_of(task.model))
@@ -218,19 +225,28 @@ def _hidden(own: Task, x: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
     """Return ``hidden_outputs`` in one pass of a private model."""
     caught: dict[str, list[Tensor]] = {name: [] for name in layers}
     pair = own.paired(x)
+    named = [(own.model.get_submodule(name), _catch, parts) for name, parts in caught.items()]
+    activations = [one for one in own.model.modules() if isinstance(one, ACTIVATIONS)]
+    after = [(one, _activate, parts) for one in activations for parts in caught.values()]
     hooks = [
-        own.model.get_submodule(name).register_forward_hook(partial(_catch, caught[name]))
-        for name in layers
+        module.register_forward_hook(partial(hook, parts)) for module, hook, parts in named + after
     ]
     own.outputs(pair)
-    for hook in hooks:
-        hook.remove()
+    for handle in hooks:
+        handle.remove()
     kept = slice(0, len(x)) if len(pair) > len(x) else slice(None)
-    return {name: torch.cat(outputs)[kept] for name, outputs in caught.items()}
+    flat = {name: [one.detach().flatten(1) for one in parts] for name, parts in caught.items()}
+    return {name: torch.cat(outputs)[kept] for name, outputs in flat.items()}
 
 
 def _catch(parts: list[Tensor], _module: nn.Module, _args: Any, output: Tensor) -> None:
-    parts.append(output.detach().flatten(1))
+    parts.append(output)
+
+
+def _activate(parts: list[Tensor], _module: nn.Module, args: Any, output: Tensor) -> None:
+    """Replace a layer's output by that of the activation which takes it."""
+    if parts and args and args[0] is parts[-1]:
+        parts[-1] = output
 
 
 def _outputs(task: Task, data: Dataset, number: int) -> Tensor:

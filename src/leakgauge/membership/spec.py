@@ -39,6 +39,9 @@ KNOWN = 2000
 TARGETS = 100
 """Default number of targets of each kind under ascent (Nasr et al., section IV-E)."""
 
+KNOWN_TOO, TARGETS_ALONE = "known", "targets"
+"""Records whose loss an ascent raises."""
+
 ADAM = "adam"
 RATE = 0.001
 
@@ -102,6 +105,13 @@ class MembershipSpec(Spec):
         LOG, "objective of an ascent: log (of the loss), printed or unit", choices=FORMS
     )
     ascent_rate: Real = setting(0.05, "rate of the ascent", ATTACK, above=0)
+    raised: str = setting(
+        KNOWN_TOO,
+        f"records of an ascent: {KNOWN_TOO} (also those that the attack learns from, which then "
+        f"behave as targets do) or {TARGETS_ALONE} (as in the paper)",
+        ATTACK,
+        choices=(KNOWN_TOO, TARGETS_ALONE),
+    )
     observed: tuple[Whole, ...] = setting(
         (), "round of a federation that the attacker keeps", ATTACK, least=1
     )

@@ -32,8 +32,8 @@ class Learned:
         joint: whether one network sees all snapshots; otherwise each snapshot has its own network,
             and the log odds are summed as if snapshots were independent.
         nasr19: the paper's settings: 1,000 kernels, 100 epochs, rate 0.0001, first weights N(0,
-            0.01), the loss and gradients on their own scale. The epoch is chosen on validation
-            records either way.
+            0.01), components whose output grows with the number of snapshots, the loss and
+            gradients on their own scale. The epoch is chosen on validation records either way.
     """
 
     kernels: int = 0
@@ -176,10 +176,12 @@ class ShadowModel:
     """An attack network on outputs, label and loss, trained at a shadow model.
 
     Hidden outputs and gradients depend on the units of one network and may not transfer to another;
-    losses do.
+    losses do. Table VII of Nasr et al. is about white-box shadow attacks: ``layers=1`` adds the
+    gradients of the last layer.
 
     Attributes:
         hidden: number of last hidden layers to include.
+        layers: number of last layers with gradients to include.
         epochs: training epochs of the attack network.
 
     References:
@@ -187,13 +189,16 @@ class ShadowModel:
     """
 
     hidden: int = 0
+    layers: int = 0
     epochs: int = Training.epochs
     name: ClassVar[str] = "shadow"
 
     @property
     def inputs(self) -> Inputs:
         """The inputs of the network."""
-        return Inputs(outputs=True, label=True, loss=True, hidden=self.hidden)
+        return Inputs(
+            outputs=True, label=True, loss=True, hidden=self.hidden, layers=self.layers
+        )
 
     @property
     def needs(self) -> Needs:

@@ -46,20 +46,28 @@ class GradientComponent(nn.Module):
         layer: name of the layer.
         kernels: number of kernels.
         dropout: a dropout layer.
+        widths: widths of the fully connected layers.
     """
 
-    def __init__(self, like: Components, layer: str, kernels: int, dropout: Dropout) -> None:
+    def __init__(
+        self,
+        like: Components,
+        layer: str,
+        kernels: int,
+        dropout: Dropout,
+        widths: Sequence[int] = COMPONENT,
+    ) -> None:
         super().__init__()
         gradient = like.gradients[layer]
         out, width = gradient.each[0].out, gradient.each[0].in_features
         snapshots = gradient.norms.shape[1]
         beside = 0 if gradient.log_norms is None else snapshots
         self.kernels = nn.Linear(width, kernels)
-        self.body = _layers((snapshots * out * kernels + beside, *COMPONENT), dropout)
+        self.body = _layers((snapshots * out * kernels + beside, *widths), dropout)
         self.dropout = dropout
 
     def forward(self, components: Components, layer: str) -> Tensor:
-        """Return the features of records ``[n, 64]``."""
+        """Return the features of records ``[n, d]``, d the last of the widths."""
         gradient = components.gradients[layer]
         seen = []
         for number, one in enumerate(gradient.each):
@@ -83,6 +91,7 @@ class AttackNetwork(nn.Module):
         rate: dropout rate.
         generator: source of initial weights and of dropout masks.
         deviation: standard deviation of initial weights, with biases 0; None for PyTorch's scheme.
+        wider: factor of the components' output; the paper's is the number of snapshots.
     """
 
     def __init__(
@@ -93,20 +102,24 @@ class AttackNetwork(nn.Module):
         rate: float,
         generator: torch.Generator,
         deviation: float | None = None,
+        wider: int = 1,
     ) -> None:
         super().__init__()
         dropout = Dropout(rate, generator)
+        widths = (*COMPONENT[:-1], wider * COMPONENT[-1])
         self.names = list(like.flat), list(like.gradients)
         with torch.device("meta"):
-            flat = [_layers((leaf.shape[1], *COMPONENT), dropout) for leaf in like.flat.values()]
-            of_layers = [GradientComponent(like, name, kernels, dropout) for name in like.gradients]
-            width = COMPONENT[-1] * (len(flat) + len(of_layers))
+            flat = [_layers((leaf.shape[1], *widths), dropout) for leaf in like.flat.values()]
+            of_layers = [
+                GradientComponent(like, name, kernels, dropout, widths) for name in like.gradients
+            ]
+            width = widths[-1] * (len(flat) + len(of_layers))
             self.flat, self.of_layers = nn.ModuleList(flat), nn.ModuleList(of_layers)
             self.encoder = _layers((width, *ENCODER[:-1]), dropout)
             self.last = nn.Linear(ENCODER[-2], ENCODER[-1])
         initialise(self, generator=generator)
         if deviation is not None:
-            _as_in_the_paper(self, deviation, generator)
+            set_paper_weights(self, deviation, generator)
 
     def forward(self, components: Components) -> Tensor:
         """Return the log odds of membership ``[n]``."""
@@ -125,7 +138,8 @@ def _layers(widths: Sequence[int], dropout: Dropout) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def _as_in_the_paper(network: nn.Module, deviation: float, generator: torch.Generator) -> None:
+def set_paper_weights(network: nn.Module, deviation: float, generator: torch.Generator) -> None:
+    """Draw the weights of a network from N(0, deviation), and set its biases to 0."""
     for name, leaf in network.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(leaf)

@@ -80,6 +80,7 @@ class Training:
         dropout: dropout rate.
         paper_weights: whether initial weights are N(0, 0.01) and biases 0; otherwise PyTorch's
             scheme.
+        paper_width: whether the output of a component grows with the number of snapshots.
         calibrated: whether validation records calibrate the log odds; otherwise the score is the
             network's output, as in the paper. Scores of an early best epoch may all lie on one side
             of one half.
@@ -94,6 +95,7 @@ class Training:
     lr: float = 1e-3
     dropout: float = 0.2
     paper_weights: bool = False
+    paper_width: bool = False
     calibrated: bool = True
 
     def __post_init__(self) -> None:
@@ -106,8 +108,23 @@ class Training:
     def nasr19(cls) -> "Training":
         """Return the settings of the paper."""
         return cls(
-            kernels=1000, epochs=100, patience=0, lr=1e-4, paper_weights=True, calibrated=False
+            kernels=1000,
+            epochs=100,
+            patience=0,
+            lr=1e-4,
+            paper_weights=True,
+            paper_width=True,
+            calibrated=False,
         )
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation of initial weights; None for PyTorch's scheme."""
+        return PAPER_DEVIATION if self.paper_weights else None
+
+    def wider(self, snapshots: int) -> int:
+        """Return the factor of a component's output."""
+        return snapshots if self.paper_width else 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +164,8 @@ def fit(
             kernels=training.kernels,
             rate=training.dropout,
             generator=generator,
-            deviation=PAPER_DEVIATION if training.paper_weights else None,
+            deviation=training.deviation,
+            wider=training.wider(fitting.records.snapshots),
         )
         best, at, state = -np.inf, 0, state_of(network)
         for epoch in _epochs(network, seen, fitting, training, generator):

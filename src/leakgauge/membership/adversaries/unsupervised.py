@@ -1,7 +1,7 @@
 """Attacks without known members: two clusters of records (Nasr et al., section II-D)."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from leakgauge.core.rng import derive, torch_stream
 from leakgauge.core.threads import one_thread
 from leakgauge.membership.adversaries.adversary import Floats, MembershipKnowledge, Needs
 from leakgauge.membership.adversaries.inputs import Components, Inputs, Reader, Scale
-from leakgauge.membership.adversaries.network import AttackNetwork
+from leakgauge.membership.adversaries.network import AttackNetwork, set_paper_weights
 from leakgauge.membership.adversaries.supervised import BATCH, Training
 from leakgauge.membership.adversaries.thresholds import best_cut
 from leakgauge.membership.observation import Observed
@@ -42,19 +42,30 @@ class Spectral:
 
     Attributes:
         layers: number of last layers with gradients; 0 for all.
-        epochs: training epochs of encoder and decoder.
+        epochs: training epochs of encoder and decoder; 0 for the default.
         neighbours: neighbours in the affinity as a share of all records; at least 10.
+        nasr19: the paper's settings: 1,000 kernels, 100 epochs, rate 0.0001, first weights N(0,
+            0.01); loss, norm and gradients as they are, neither on a log scale nor standardised.
     """
 
     layers: int = 1
-    epochs: int = Training.epochs
+    epochs: int = 0
     neighbours: float = 0.08
+    nasr19: bool = False
     name: ClassVar[str] = "spectral"
+
+    @property
+    def training(self) -> Training:
+        """The training settings of encoder and decoder."""
+        base = Training.nasr19() if self.nasr19 else Training()
+        return replace(base, epochs=self.epochs or base.epochs)
 
     @property
     def inputs(self) -> Inputs:
         """The inputs of the encoder."""
-        return Inputs(outputs=True, label=True, loss=True, layers=self.layers or -1)
+        return Inputs(
+            outputs=True, label=True, loss=True, layers=self.layers or -1, plain=self.nasr19
+        )
 
     @property
     def needs(self) -> Needs:
@@ -65,7 +76,8 @@ class Spectral:
         """Return an encoder trained on the known records, without their membership."""
         records = known.fitting.records
         reader = Reader(self.inputs, records)
-        encoder = train_encoder(reader(records), features(records), epochs=self.epochs, seed=seed)
+        rebuilt = features(records, plain=self.nasr19)
+        encoder = train_encoder(reader(records), rebuilt, training=self.training, seed=seed)
         return Clusters(reader, encoder, self.neighbours, derive(seed, "clusters") % 2**32)
 
 
@@ -131,13 +143,14 @@ class NormClusters:
         return np.asarray(centres.mean() - norms, dtype=np.float64)
 
 
-def features(records: Observed) -> Tensor:
-    """Return the standardised features that a decoder reconstructs ``[n, k]``, five for each
-    snapshot.
+def features(records: Observed, *, plain: bool = False) -> Tensor:
+    """Return the features that a decoder reconstructs ``[n, k]``, five for each snapshot.
 
-    Loss and gradient norm are on a log scale; without classes they are the only features.
+    They are standardised, with loss and gradient norm on a log scale; ``plain`` leaves all of them
+    as they are. Without classes, loss and norm are the only features.
     """
     parts = [records.log_loss, records.log_norm]
+    parts = [leaf.exp() for leaf in parts] if plain else parts
     if records.classes:
         truth = records.labels[:, None]
         outputs = records.outputs.clamp(min=1e-300)
@@ -146,24 +159,37 @@ def features(records: Observed) -> Tensor:
         correct = (records.outputs.argmax(2) == truth).double()
         parts += [correct, confidence[..., 0], entropy]
     seen = torch.cat(parts, dim=1)
-    return Scale.of(seen)(seen).float()
+    return seen.float() if plain else Scale.of(seen)(seen).float()
 
 
 def train_encoder(
-    components: Components, rebuilt: Tensor, *, epochs: int, seed: int
+    components: Components, rebuilt: Tensor, *, training: Training, seed: int
 ) -> AttackNetwork:
-    """Return an encoder trained with a decoder that reconstructs the features ``[n, k]``."""
+    """Return an encoder trained with a decoder that reconstructs the features ``[n, k]``.
+
+    Args:
+        components: inputs of the encoder.
+        rebuilt: features of the same records ``[n, k]``.
+        training: settings of both networks; the last epoch counts.
+        seed: seed of weights, dropout and batches.
+    """
     generator = torch_stream(seed, "encoder")
     with one_thread():
         encoder = AttackNetwork(
-            components, kernels=Training.kernels, rate=Training.dropout, generator=generator
+            components,
+            kernels=training.kernels,
+            rate=training.dropout,
+            generator=generator,
+            deviation=training.deviation,
         )
         with torch.device("meta"):
             layers = nn.Linear(1, DECODER), nn.ReLU(), nn.Linear(DECODER, rebuilt.shape[1])
         decoder = initialise(nn.Sequential(*layers), generator=generator)
+        if training.deviation is not None:
+            set_paper_weights(decoder, training.deviation, generator)
         both = [*encoder.parameters(), *decoder.parameters()]
-        optimizer = torch.optim.Adam(both, lr=Training.lr)
-        for _ in range(epochs):
+        optimizer = torch.optim.Adam(both, lr=training.lr)
+        for _ in range(training.epochs):
             for batch in torch.split(torch.randperm(len(rebuilt), generator=generator), BATCH):
                 optimizer.zero_grad()
                 again = decoder(encoder(components.rows(batch))[:, None])

@@ -21,6 +21,7 @@ from leakgauge.membership.spec import (
     LOCAL,
     PASSIVE,
     QUESTION,
+    TARGETS_ALONE,
     MembershipSpec,
 )
 from leakgauge.runs.parts import once_tensors
@@ -77,10 +78,21 @@ def _strategy(
     if spec.strategy in (ISOLATE, BOTH):
         parts.append(Isolate(participant))
     if spec.strategy in (ASCENT, BOTH):
-        raised = data.rows(torch.cat([split.members, split.non_members]))  # attacks learn from both
+        raised = data.rows(raised_rows(spec, split))
         by = ATTACKER if spec.attacker == LOCAL else None
         parts.append(GradientAscent(raised.x, raised.y, spec.ascent_rate, spec.ascent, by=by))
     return Together(parts)
+
+
+def raised_rows(spec: MembershipSpec, split: MemberSplit) -> Tensor:
+    """Return the rows of the records whose loss an ascent raises.
+
+    They are the targets, as in section IV-E of Nasr et al., and by default also the records that an
+    attack learns from: it would otherwise learn from records that behave differently.
+    """
+    if spec.raised == TARGETS_ALONE:
+        return torch.cat([split.target_members, split.target_non_members])
+    return torch.cat([split.members, split.non_members])
 
 
 def _observed(
