@@ -4,11 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Dataset, Task
+from leakgauge.data import Source
 from leakgauge.layers.question import QUESTION
 from leakgauge.layers.report.as_json import as_json
 from leakgauge.layers.report.rows import advice_of, layer_rows
@@ -227,3 +229,21 @@ def test_participants_train_by_any_optimizer() -> None:
     assert not torch.allclose(ends[0], ends[1])
     with pytest.raises(InputError, match="optimizer 'adm' is not known"):
         QUESTION.check(LayersSpec(**SMALL, optimizer="adm"))
+
+
+def faces(side: int) -> Source:
+    """Return noise images with a label and a secret."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: rng.choice(["a", "b"], 1200) for name in ("label", "secret")})
+    pixels = rng.integers(0, 256, (1200, 3, side, side), dtype=np.uint8)
+    return Source("faces", frame, pixels, None, "fingerprint")
+
+
+def test_images_have_the_side_that_was_asked_for() -> None:
+    from leakgauge.layers.run.preparing import prepare
+
+    asked = {"label": "label", "secret": "secret", "net": "alexnet", "batch_size": 4}
+    prepared = prepare(LayersSpec(**asked, side=16), faces(16))
+    assert prepared.data.x.shape[1:] == (3, 16, 16)
+    with pytest.raises(InputError, match=r"layers\.side is 64, but .* with 16 pixels"):
+        prepare(LayersSpec(**asked, side=64), faces(16))

@@ -12,7 +12,7 @@ from leakgauge.inversion.methods import HELP as METHODS_HELP
 from leakgauge.inversion.methods import NOTATION as METHODS_NOTATION
 from leakgauge.inversion.methods import is_method
 from leakgauge.models.named import NETS
-from leakgauge.runs.fields import MOST_STEPS, WIDEST, hidden_widths, optimizer_field
+from leakgauge.runs.fields import MOST_STEPS, WIDEST, hidden_widths, image_side, optimizer_field
 from leakgauge.runs.setting import ATTACK, DATA, DEFENSE, RUN, TRAINING, setting
 from leakgauge.runs.spec import NONE, Spec
 from leakgauge.training.catalog import SGD
@@ -123,9 +123,7 @@ class InversionSpec(Spec):
     first: Whole = setting(
         0, "with draw first: the first record to attack", ATTACK, least=0, option=False
     )
-    side: Whole = setting(  # type: ignore[misc]  # for the other questions it is a constant
-        32, "height and width of images, in pixels", DATA, least=1, most=words.LARGEST_SIDE
-    )
+    side: Whole = image_side()  # type: ignore[misc]  # for most questions it is a constant
     simulate: Truth = setting(
         False, "simulate the local steps: slower, but right at any learning rate", ATTACK
     )

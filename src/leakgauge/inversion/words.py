@@ -76,9 +76,6 @@ HIDDEN = (100,)
 LARGE_NET, SMALL_SIDE = "resnet50", 64
 """A network, or images beyond a side in pixels, that AGIC's settings for ImageNet are taken for."""
 
-LARGEST_SIDE = 1024
-"""Largest height and width of images in pixels: all images of the data are held at this size."""
-
 OF_AN_UPDATE = frozenset(
     {
         *("ask", "data", "update", "task", "method", "images", "iterations", "restarts"),

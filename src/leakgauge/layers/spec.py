@@ -21,6 +21,7 @@ from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.fields import (
     hidden_widths,
     image_network,
+    image_side,
     learning_rate,
     optimizer_field,
 )
@@ -53,6 +54,7 @@ class LayersSpec(Spec):
         ASKING,
     )
     adversary: tuple[str, ...] = setting((), f"who infers it: {HELP}", ATTACK, notation=NOTATION)
+    side: Whole = image_side(option=False)  # type: ignore[misc]  # for most questions a constant
     layers: tuple[str, ...] = setting((), "name of a layer to examine; default: all")
     coordinates: Whole | None = setting(
         None,

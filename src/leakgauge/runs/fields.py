@@ -5,7 +5,7 @@ from typing import Any
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
 from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
 from leakgauge.models.named import NETS
-from leakgauge.runs.setting import DEFENSE, TRAINING, setting
+from leakgauge.runs.setting import DATA, DEFENSE, TRAINING, setting
 from leakgauge.runs.spec import NONE
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
@@ -15,6 +15,10 @@ MOST_STEPS = 1000
 
 WIDEST = 100_000
 """Largest number of outputs of a layer."""
+
+
+LARGEST_SIDE = 1024
+"""Largest height and width of images in pixels: all images of the data are held at this size."""
 
 
 def learning_rate(default: float) -> Any:
@@ -36,6 +40,12 @@ def hidden_widths(default: tuple[int, ...] = (100,)) -> Any:
 def image_network(default: str = "cnn") -> Any:
     """Return the field for the network for images."""
     return setting(default, "network for images", TRAINING, choices=tuple(NETS))
+
+
+def image_side(*, option: bool = True) -> Any:
+    """Return the field for the size of images; the other questions have a constant."""
+    text = "height and width of images, in pixels"
+    return setting(32, text, DATA, least=1, most=LARGEST_SIDE, option=option)
 
 
 def defense_field(role: str) -> Any:

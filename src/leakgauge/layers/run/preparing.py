@@ -24,7 +24,7 @@ from leakgauge.layers.spec import LayersSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import Records, describe_run, records_of, refuse_of_a_table, roles_for
-from leakgauge.runs.spec import declared
+from leakgauge.runs.spec import Spec, declared
 
 FEW_BLOCKS = 10
 """Blocks when records are few, enough for an interval."""
@@ -77,6 +77,7 @@ def prepare(spec: LayersSpec, source: Source) -> LayersPrepared:
         InputError: a role is missing or wrong, the data are too few or do not fit, the network has
             one layer, or it lacks a layer that the settings name.
     """
+    _refuse_other_side(spec, source)
     filled, secret = _filled(spec, source)
     spec = replace(spec, **filled, secret=secret, adversary=spec.adversaries)
     records = _records(spec, secret, source)
@@ -105,6 +106,17 @@ def prepare(spec: LayersSpec, source: Source) -> LayersPrepared:
     )
     run = replace(run, notes=(*run.notes, *smaller))
     return LayersPrepared(spec, source, task, data, sides, layers, game, run, secret)
+
+
+def _refuse_other_side(spec: LayersSpec, source: Source) -> None:
+    """Refuse images of another size: the questions of an audit share those of 32 pixels."""
+    if source.pixels is not None:
+        read = source.pixels.shape[2]
+        require(
+            spec.side in (Spec.side, read),
+            f"layers.side is {spec.side}, but the images were read with {read} pixels, which all "
+            "questions of an audit share; leave it out, or ask with leakgauge run and a grid file",
+        )
 
 
 def _filled(spec: LayersSpec, source: Source) -> tuple[dict[str, Any], str]:
