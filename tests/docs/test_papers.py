@@ -1,4 +1,4 @@
-"""Check the tables of the reproductions: no cell is empty, every place exists."""
+"""Check the tables of the reproductions: no cell is empty, every place exists, counts are right."""
 
 import importlib
 import re
@@ -6,23 +6,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PAPERS = ("agic", "ccs24", "mo21", "nasr19", "tokens")
-PAGES = [ROOT / "docs" / "reproductions" / f"{name}.md" for name in PAPERS]
-VERDICTS = ("exact", "corrected", "not possible here")
+from support.papers import FOLDER, PAGES, ROOT, counts_by_class, rows, verdict_of
 
-HEAD = r"^\| in the paper \|[^\n]*\n\|[-| ]*\n((?:\|[^\n]*\n)+)"
 PLACE = re.compile(r"`(leakgauge\.[a-z_0-9.]+):([A-Za-z_0-9.]+)`")
 FILE = re.compile(r"`((?:experiments|tests|docs|src)/[^`]+)`")
-
-
-def rows(page: Path) -> list[list[str]]:
-    """Return the cells of the table rows with a verdict in the third column."""
-    tables = re.findall(HEAD, page.read_text(encoding="utf-8"), re.MULTILINE)
-    lines = [line for table in tables for line in table.splitlines()]
-    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
-
-
 ROWS = [(page.stem, one) for page in PAGES for one in rows(page)]
 
 
@@ -34,9 +21,9 @@ def test_every_row_is_full_and_has_a_verdict(page: Path) -> None:
     for one in found:
         assert len(one) == 3, one
         assert all(one), f"{page.name} has an empty cell: {one}"
-        assert one[2].startswith(VERDICTS), one
+        assert verdict_of(one), one
         assert one[2] == "exact" or len(one[2].split()) > 1, f"no reason: {one}"
-        if not one[2].startswith("not possible here"):
+        if verdict_of(one) != "not possible here":
             assert PLACE.search(one[1]) or FILE.search(one[1]), f"no place: {one}"
 
 
@@ -49,3 +36,9 @@ def test_every_place_exists(page: str, row: list[str]) -> None:
             held = getattr(held, part)
     for path in FILE.findall(row[1]):
         assert (ROOT / path).exists(), f"{page}, {row[0]}: no file {path}"
+
+
+def test_the_index_counts_the_rows_by_class() -> None:
+    """Where it fails, the table in the message belongs on the page."""
+    table = counts_by_class()
+    assert table in (FOLDER / "index.md").read_text(encoding="utf-8"), f"\n\n{table}\n"

@@ -196,9 +196,7 @@ class ShadowModel:
     @property
     def inputs(self) -> Inputs:
         """The inputs of the network."""
-        return Inputs(
-            outputs=True, label=True, loss=True, hidden=self.hidden, layers=self.layers
-        )
+        return Inputs(outputs=True, label=True, loss=True, hidden=self.hidden, layers=self.layers)
 
     @property
     def needs(self) -> Needs:
