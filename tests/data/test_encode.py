@@ -136,3 +136,25 @@ def test_refusals(frame, settings, message):
     with pytest.raises(InputError) as caught:
         encode(make_table(frame, Roles("ill", ("sex",))), **settings)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("numbers", [[0, 1, 0, 1, 7, 0], [0.0, 1.0, None, 0.0, 7.0, 1.0], [1, 1, 1, 1, 0, 1]])
+def test_columns_of_0_and_1_stay_as_they_are_unless_asked(numbers: list[float | None]) -> None:
+    """What lies outside of the private part decides nothing: 7 stays 7."""
+    frame = FRAME[["ill", "sex"]].assign(known=numbers, other=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    table = make_table(frame, Roles("ill", ("sex",)))
+    data = encode(table, fit_on=PRIVATE, dtype=torch.float64)
+    assert data.schema is not None
+    first = data.schema.columns[0]
+    assert (first.name, first.mean, first.scale) == ("known", 0.0, 1.0)
+    wanted = [0.0 if value is None else float(value) for value in numbers]
+    assert data.x[:, 0].tolist() == wanted
+    assert data.schema.columns[1].mean == 2.5
+    scaled = encode(table, fit_on=PRIVATE, dtype=torch.float64, scale_binary=True)
+    assert float(scaled.x[PRIVATE, 0].mean()) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_numeric_label_of_0_and_1_stays_as_it_is_unless_asked() -> None:
+    table = make_table(FRAME[["age", "ill"]].fillna(1.0), Roles("ill", (), numeric=True))
+    assert encode(table, fit_on=PRIVATE).y.tolist() == FRAME["ill"].tolist()
+    assert encode(table, fit_on=PRIVATE, scale_binary=True).y.tolist() == [-1, 1, -1, 1, -1, 1]

@@ -165,6 +165,18 @@ def test_settings_of_the_paper() -> None:
     assert (thin.view, thin.trees, thin.name) == (MaxPool(10), 5, "forest:trees=5")
 
 
+def test_windows_reach_across_parameters_on_request() -> None:
+    """PyTorch's pooling of the whole vector."""
+    rng = torch.Generator().manual_seed(0)
+    grads = {"w": torch.randn(4, 5, 2, generator=rng), "b": torch.randn(4, 3, generator=rng)}
+    vector = torch.cat([leaf.flatten(1) for leaf in grads.values()], dim=1)
+    view = parse_adversary("forest:whole=1,kernel=4").view
+    wanted = torch.nn.functional.max_pool1d(vector[:, None], 4, ceil_mode=True)[:, 0]
+    assert torch.equal(view(grads), wanted)
+    assert MaxPool(4)(grads).shape != wanted.shape
+    assert parse_adversary("forest").view == MaxPool(3)
+
+
 def test_the_kernel_of_a_stage_follows_its_records() -> None:
     """Also in the steps of a proportion, and in a forest that is fitted without a stage."""
     data = records(0.0)

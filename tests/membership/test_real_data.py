@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from leakgauge.core.types import Dataset, Task
-from leakgauge.data import open_data
+from leakgauge.data import Source, open_data
 from leakgauge.membership.checking import check
 from leakgauge.membership.run.answering import answer
 from leakgauge.membership.run.preparing import prepare
 from leakgauge.membership.spec import MembershipSpec
-from leakgauge.models import alexnet_cifar, mlp
+from leakgauge.models import alexnet_cifar
 from leakgauge.models.conv_stacks import SMALL
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.question import Silent
-from leakgauge.runs.sources import task_source
+from leakgauge.runs.sources import source_of, task_source
 from leakgauge.runs.work import WorkFolder
 
 SEEDS = (0, 1, 2)
@@ -24,12 +24,11 @@ SEEDS = (0, 1, 2)
 FEDERATED = {"participants": 4, "size": 800, "rounds": 40}
 
 
-def figures_of(task: Task, data: Dataset, folder: Path, **settings) -> dict[str, dict[str, float]]:
+def figures_of(spec: MembershipSpec, source: Source, folder: Path) -> dict[str, dict[str, float]]:
     """Return the figures of each attack, and of the model under an empty name."""
     folder.mkdir(parents=True)
-    spec = MembershipSpec(task="mine:build", **settings)
     check(spec)
-    prepared = prepare(spec, task_source(task, data))
+    prepared = prepare(spec, source)
     said = answer(prepared, WorkFolder(folder), Silent(), workers=1)
     found: dict[str, dict[str, float]] = {}
     for one in said.measurements:
@@ -38,20 +37,15 @@ def figures_of(task: Task, data: Dataset, folder: Path, **settings) -> dict[str,
     return found
 
 
-def location30(seed: int) -> tuple[Task, Dataset]:
-    """Places as 0 and 1, and the network of the prototypes."""
-    frame = open_data("location30").frame
-    x = torch.tensor(frame.drop(columns="y").to_numpy(dtype=np.float32))
-    data = Dataset(x, torch.tensor(frame["y"].to_numpy(dtype=np.int64)))
-    generator = torch.Generator().manual_seed(seed)
-    return Task(mlp(446, 30, (512, 256, 128), generator=generator), "cross_entropy"), data
+def location30(folder: Path, **settings) -> dict[str, dict[str, float]]:
+    """Return the figures on location30, by the path of the grids of ``experiments/nasr19``."""
+    spec = MembershipSpec(data="location30", hidden=(512, 256, 128), **settings)
+    return figures_of(spec, source_of(spec), folder)
 
 
 def over_seeds(tmp_path: Path, **settings) -> dict[str, dict[str, float]]:
     """Return the mean over seeds of each figure on location30."""
-    each = [
-        figures_of(*location30(seed), tmp_path / str(seed), seed=seed, **settings) for seed in SEEDS
-    ]
+    each = [location30(tmp_path / str(seed), seed=seed, **settings) for seed in SEEDS]
     return {
         name: {metric: float(np.mean([one[name][metric] for one in each])) for metric in figures}
         for name, figures in each[0].items()
@@ -123,15 +117,26 @@ def test_a_small_alexnet_on_cifar10(tmp_path: Path) -> None:
     task = Task(alexnet_cifar(3, 10, widths=SMALL, generator=generator), "cross_entropy")
     data = Dataset((x - 0.5) / 0.25, torch.from_numpy(y))
     attacks = ("gradients", "label", "probabilities")
-    found = figures_of(task, data, tmp_path / "run", rounds=20, size=1500, adversary=attacks)
+    spec = MembershipSpec(task="mine:build", rounds=20, size=1500, adversary=attacks)
+    found = figures_of(spec, task_source(task, data), tmp_path / "run")
     alone = found["probabilities"]["auroc"]
     assert alone > 0.6
     assert min(found[name]["auroc"] for name in attacks[:2]) > alone + 0.08
 
 
+@pytest.mark.usefixtures("data_folder")
+def test_the_places_of_location30_stay_0_and_1() -> None:
+    spec = MembershipSpec(data="location30", rounds=1)
+    x = prepare(spec, source_of(spec)).data.x
+    assert x.shape == (5010, 446)
+    assert x.unique().tolist() == [0.0, 1.0]
+    scaled = MembershipSpec(data="location30", rounds=1, scale_binary=True)
+    assert float(prepare(scaled, source_of(scaled)).data.x.abs().max()) > 10
+
+
 @pytest.mark.slow
 def test_one_seed_of_location30_leaks(tmp_path: Path, data_folder: Path) -> None:
     settings = {"size": 1250, "rounds": 40, "adversary": ("gradients:epochs=10", "kmeans")}
-    found = figures_of(*location30(0), tmp_path / "run", **settings)
+    found = location30(tmp_path / "run", **settings)
     assert found["gradients:epochs=10"]["auroc"] > 0.8
     assert found["kmeans"]["success"] > 0.8

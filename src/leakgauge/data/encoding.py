@@ -25,14 +25,16 @@ def encode(
     keep: Sequence[str] = (),
     dtype: torch.dtype = torch.float32,
     only: Tensor | None = None,
+    scale_binary: bool = False,
 ) -> Dataset:
     """Return records, encoded with the means, scales and categories of some of them.
 
-    Numbers are standardised (a column that is constant in ``fit_on`` is only centred); a missing
-    number becomes 0, the mean, and the position after it marks it. Categories are one-hot; a
+    Numbers are standardised (a column that is constant in ``fit_on`` is only centred), but a column
+    that holds only 0 and 1 in ``fit_on`` stays as it is. A missing number becomes 0, the mean if
+    the column is standardised, and the position after it marks it. Categories are one-hot; a
     missing one has its own position, and one that ``fit_on`` does not hold becomes zeros. Secrets
     are not features unless ``keep`` names them. Positions follow the table's columns. A numeric
-    label is standardised, too.
+    label is treated as a number among the features.
 
     Args:
         table: the checked table of n records.
@@ -40,6 +42,8 @@ def encode(
         keep: secrets that stay among the features.
         dtype: type of ``x`` and of a numeric label.
         only: rows to encode ``[k]``, int64, in the order of the result; None for all.
+        scale_binary: whether to standardise columns of 0 and 1, too. A rare 1 then lies many
+            standard deviations from 0.
 
     Returns:
         The n records, or k of them, with a schema.
@@ -62,7 +66,8 @@ def encode(
     columns: list[Column] = []
     for name in names:
         start = columns[-1].stop if columns else 0
-        columns.append(_learn(table.features[name].iloc[rows], name, start))
+        seen = table.features[name].iloc[rows]
+        columns.append(_learn(seen, name, start, scale_binary=scale_binary))
     chosen = None if only is None else only.cpu().numpy()
     x = torch.zeros(len(table) if only is None else len(only), columns[-1].stop, dtype=dtype)
     for column in columns:
@@ -70,7 +75,7 @@ def encode(
         values = values if chosen is None else values.iloc[chosen]
         x[:, column.start : column.stop] = _encoded(values, column, dtype)
     columns = [_with_typical(column, table, rows, dtype) for column in columns]
-    return _records(table, x, fit_on, tuple(columns), only)
+    return _records(table, x, fit_on, tuple(columns), only, scale_binary=scale_binary)
 
 
 def _records(
@@ -79,9 +84,11 @@ def _records(
     fit_on: Tensor,
     columns: tuple[Column, ...],
     only: Tensor | None = None,
+    *,
+    scale_binary: bool = False,
 ) -> Dataset:
     schema = Schema(columns, table.label, table.classes, dict(table.values), table.user_names)
-    y = encode_label(table, fit_on, x.dtype)
+    y = encode_label(table, fit_on, x.dtype, scale_binary=scale_binary)
     secrets, users = dict(table.secrets), table.users
     if only is not None:
         y, secrets = y[only], {name: codes[only] for name, codes in secrets.items()}
@@ -89,8 +96,12 @@ def _records(
     return Dataset(x, y, secrets, users, schema)
 
 
-def encode_label(table: Table, fit_on: Tensor, dtype: torch.dtype) -> Tensor:
+def encode_label(
+    table: Table, fit_on: Tensor, dtype: torch.dtype, *, scale_binary: bool = False
+) -> Tensor:
     """Return codes ``[n]`` unchanged, or numbers ``[n]`` standardised over ``fit_on [k]``.
+
+    Numbers that are only 0 and 1 there stay as they are, as in ``encode``.
 
     Raises:
         InputError: numbers are too large to be standardised.
@@ -98,7 +109,8 @@ def encode_label(table: Table, fit_on: Tensor, dtype: torch.dtype) -> Tensor:
     if not table.y.is_floating_point():
         return table.y
     values = pd.Series(table.y.numpy(), name=table.label)
-    column = _learn(values.iloc[fit_on.cpu().numpy()], table.label, 0)
+    seen = values.iloc[fit_on.cpu().numpy()]
+    column = _learn(seen, table.label, 0, scale_binary=scale_binary)
     return _encoded(values, column, dtype)[:, 0]
 
 
@@ -132,13 +144,15 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _learn(seen: "pd.Series[Any]", name: str, start: int) -> Column:
+def _learn(seen: "pd.Series[Any]", name: str, start: int, *, scale_binary: bool) -> Column:
     """Return one column's encoding, learnt from the rows ``seen``."""
     missing = bool(seen.isna().any())
     if isinstance(seen.dtype, pd.CategoricalDtype):
         present = tuple(map(str, seen.cat.remove_unused_categories().cat.categories))
         return Column(name, "category", start, start + len(present) + missing, present, missing)
-    mean, scale = _mean_scale(seen.dropna().to_numpy(dtype=np.float64))
+    values = seen.dropna().to_numpy(dtype=np.float64)
+    binary = not scale_binary and bool(np.isin(values, (0.0, 1.0)).all())
+    mean, scale = (0.0, 1.0) if binary else _mean_scale(values)
     require(np.isfinite(mean) and np.isfinite(scale), _TOO_LARGE.format(name))
     return Column(name, "number", start, start + 1 + missing, (), missing, mean, scale)
 
@@ -200,7 +214,12 @@ def make_picture_table(
 
 
 def encode_pictures(
-    table: Table, pixels: NDArray[np.uint8], rows: Ints, *, fit_on: Tensor
+    table: Table,
+    pixels: NDArray[np.uint8],
+    rows: Ints,
+    *,
+    fit_on: Tensor,
+    scale_binary: bool = False,
 ) -> Dataset:
     """Return images as records, with channels and numeric labels standardised over private ones.
 
@@ -209,6 +228,7 @@ def encode_pictures(
         pixels: all images ``[N, c, h, w]``, uint8.
         rows: the rows ``[n]`` of ``make_picture_table``.
         fit_on: the private records ``[k]``, int64; mean and spread depend on no others.
+        scale_binary: whether to standardise a numeric label of 0 and 1, too.
 
     Returns:
         Records with ``x [n, c, h, w]``, float32; the schema has no columns.
@@ -221,4 +241,5 @@ def encode_pictures(
     seen = x[fit_on]
     mean = seen.mean(dim=(0, 2, 3), keepdim=True)
     spread = seen.std(dim=(0, 2, 3), keepdim=True, correction=0)
-    return _records(table, (x - mean) / torch.where(spread > 0, spread, 1.0), fit_on, ())
+    scaled = (x - mean) / torch.where(spread > 0, spread, 1.0)
+    return _records(table, scaled, fit_on, (), scale_binary=scale_binary)

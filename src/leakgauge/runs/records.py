@@ -225,7 +225,7 @@ def _from_table(spec: Spec, source: Source, roles: "RolesKey", hidden: tuple[int
     def encoded(
         fit_on: Tensor, keep: tuple[str, ...], only: Tensor | None = None
     ) -> tuple[Task, Dataset]:
-        data = encode(table, fit_on=fit_on, keep=keep, only=only)
+        data = encode(table, fit_on=fit_on, keep=keep, only=only, scale_binary=spec.scale_binary)
         generator = torch_stream(spec.seed, "model")
         model = mlp(data.x.shape[1], outputs_for(table), hidden=hidden, generator=generator)
         return _task(model, spec), data
@@ -246,7 +246,8 @@ def _from_images(spec: Spec, source: Source, roles: "RolesKey", net: str) -> Rec
         generator = torch_stream(spec.seed, "model")
         classes = outputs_for(table)
         model = build(net, channels=channels, classes=classes, side=height, generator=generator)
-        data = encode_pictures(table, pixels, rows, fit_on=fit_on)
+        binary = spec.scale_binary
+        data = encode_pictures(table, pixels, rows, fit_on=fit_on, scale_binary=binary)
         return _task(model, spec), _rows(data, only)
 
     return _of_table(table, encoded, channels * height * width, is_table=False)

@@ -100,6 +100,12 @@ class Spec:
         False, "read images outside of the folder that their CSV is in", DATA
     )
     drop_missing: Truth = setting(False, "leave out rows without label, secret or group", DATA)
+    scale_binary: Truth = setting(
+        False,
+        "standardise columns of 0 and 1, too, as other numbers are; by default they stay 0 and 1",
+        DATA,
+        option=False,
+    )
     device: str = setting("cpu", "where torch computes: cpu, cuda, cuda:1, ...", RUN)
     seed: Whole = setting(0, "seed of all randomness", RUN, least=0, most=LARGEST - 1)
 

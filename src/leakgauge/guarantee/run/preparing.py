@@ -82,7 +82,8 @@ def prepare(spec: GuaranteeSpec, source: Source) -> GuaranteePrepared:
     check(spec)
     table = _table(spec, source, attribute, roles.label)
     with one_thread():
-        data = encode(table, fit_on=torch.arange(len(table))).to(spec.device)
+        every = torch.arange(len(table))
+        data = encode(table, fit_on=every, scale_binary=spec.scale_binary).to(spec.device)
     return GuaranteePrepared(
         spec=spec,
         source=source,

@@ -38,6 +38,7 @@ class Forest:
         trees: number of trees, 50 in the paper.
         kernel: width of the 1-d max-pooling; None for that of the paper, see ``kernel_for``.
         batches: number of bootstrapped shadow batches; the paper does not state it.
+        whole: whether windows of the pooling reach across parameters; see ``MaxPool``.
 
     References:
         Li et al., CCS 2024, sections 4.1 and 5.1.3.
@@ -46,6 +47,7 @@ class Forest:
     trees: int = 50
     kernel: int | None = None
     batches: int = 2000
+    whole: bool = False
     name: ClassVar[str] = "forest"
 
     def __post_init__(self) -> None:
@@ -72,7 +74,7 @@ class Forest:
     @property
     def view(self) -> MaxPool:
         """Function from gradients to features; that of a table if the records are not known yet."""
-        return MaxPool(self.kernel or TABLE_KERNEL)
+        return MaxPool(self.kernel or TABLE_KERNEL, self.whole)
 
     kept = view
     """Function from gradients to the features that are kept of every shadow batch."""

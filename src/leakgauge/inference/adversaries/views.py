@@ -65,6 +65,10 @@ class MaxPool:
     Here each parameter is pooled separately, with a possibly shorter last window, so that no
     window mixes two layers.
 
+    Attributes:
+        kernel: width of a window.
+        whole: whether to pool the whole vector, leaf after leaf, instead.
+
     References:
         Li et al., CCS 2024, section 5.1.3.
 
@@ -73,15 +77,17 @@ class MaxPool:
     """
 
     kernel: int = 3
+    whole: bool = False
 
     def __post_init__(self) -> None:
         require_positive(self.kernel, "pooling kernel")
 
     def __call__(self, grads: Grads) -> Tensor:
         """Return the maxima of the windows ``[n, D]``."""
+        leaves = [flatten(grads)] if self.whole else grads.values()
         pooled = [
             max_pool1d(leaf.reshape(len(leaf), 1, -1), self.kernel, ceil_mode=True)[:, 0]
-            for leaf in grads.values()
+            for leaf in leaves
         ]
         return torch.cat(pooled, dim=1)
 

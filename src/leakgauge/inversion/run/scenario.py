@@ -134,7 +134,8 @@ def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
         generator=torch_stream(spec.seed, "model"),
     )
     model = _loaded(net, spec)
-    codes = encode_label(table, torch.from_numpy(of_others), x.dtype)
+    public_rows = torch.from_numpy(of_others)
+    codes = encode_label(table, public_rows, x.dtype, scale_binary=spec.scale_binary)
     some = _sample(len(others), x[0], spec)
     public = Dataset(
         pixels.encode(source.pixels[others[some]]).to(spec.device),
@@ -167,7 +168,7 @@ def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
         f"all {len(table)} records are attacked, so there are none to learn the encoding from; "
         "lower --images",
     )
-    data = encode(table, fit_on=others).to(spec.device)
+    data = encode(table, fit_on=others, scale_binary=spec.scale_binary).to(spec.device)
     net = mlp(data.x.shape[1], _outputs(spec, table), spec.hidden, generator=torch.Generator())
     initialise(net, spec.init, generator=torch_stream(spec.seed, "model"))
     model = _loaded(net, spec)
