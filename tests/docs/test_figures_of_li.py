@@ -2,11 +2,16 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "reproductions" / "ccs24-figures.md"
+from leakgauge.catalog import questions
+from leakgauge.runs.grid import unfold
+from leakgauge.runs.grid_file import read_grid_file
+from leakgauge.runs.sources import source_of
+from support.papers import FOLDER, ROOT
+
+PAGE = FOLDER / "ccs24-figures.md"
 WITHIN, STRONGER = "within tolerance", "stronger, same conclusion"
 CONTRADICTS = "contradicts the paper"
 TOLERANCES = {"AUROC": 0.03, "success rate": 0.03, "advantage": 0.06, "TPR at 1 % FPR": 0.06}
@@ -55,3 +60,26 @@ def test_the_page_counts_each_value_once() -> None:
     assert f"state {len(found)} values of AUROC and advantage" in text
     for name in (WITHIN, STRONGER, CONTRADICTS):
         assert f"| {name} | {found.count(name)} |" in text, (name, found.count(name))
+
+
+SOURCES = {"Adult": "adult", "CREMA-D": "crema_d", "CelebA": "celeba", "UTKFace": "utkface-ccs24"}
+
+
+def sizes(data: str, ask: str) -> tuple[int, int, int]:
+    """Return the private and shadow records, and the blocks, of a cell of section5.yaml."""
+    file = ROOT / "experiments" / "ccs24" / "section5.yaml"
+    grid = unfold(read_grid_file(file), questions(), size="paper")
+    cell = next(one for one in grid.cells if one.data == data and one.ask == (ask,))
+    (stage,) = grid.question.prepare(cell, source_of(cell)).stages
+    return len(stage.private), len(stage.public), int(stage.game.block.max()) + 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("data_folder")
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_page_says_how_many_records_there_are(name: str) -> None:
+    private, shadow, blocks = sizes(SOURCES[name], "property")
+    of_shares = sizes(SOURCES[name], "proportion")
+    assert of_shares[:2] == (private, shadow)
+    start = f"| {name} | {private:,} | {shadow:,} | {blocks} | {of_shares[2]} "
+    assert start in PAGE.read_text(encoding="utf-8")
