@@ -138,7 +138,9 @@ def test_refusals(frame, settings, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("numbers", [[0, 1, 0, 1, 7, 0], [0.0, 1.0, None, 0.0, 7.0, 1.0], [1, 1, 1, 1, 0, 1]])
+@pytest.mark.parametrize(
+    "numbers", [[0, 1, 0, 1, 7, 0], [0.0, 1.0, None, 0.0, 7.0, 1.0], [1, 1, 1, 1, 0, 1]]
+)
 def test_columns_of_0_and_1_stay_as_they_are_unless_asked(numbers: list[float | None]) -> None:
     """What lies outside of the private part decides nothing: 7 stays 7."""
     frame = FRAME[["ill", "sex"]].assign(known=numbers, other=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
