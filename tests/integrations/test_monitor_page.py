@@ -43,7 +43,7 @@ def test_tensorboard_has_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyP
     session: dict[str, Any] = {"Monitor": _quick, "model": model}
     exec(compile(block("SummaryWriter"), "monitor.md", "exec"), session)
     with session["monitor"] as monitor:
-        train(model, 111)
+        train(model, 121)
     session["writer"].close()
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
@@ -52,7 +52,7 @@ def test_tensorboard_has_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert cheap == [(step, pytest.approx(value)) for step, value in expected]
     (low,) = events.Scalars("leak/mi/infonce/low")
     found = monitor.records[-1]["information_nats"]
-    assert (low.step, low.value) == (110, pytest.approx(found["low"]))
+    assert (low.step, low.value) == (120, pytest.approx(found["low"]))
 
 
 @pytest.mark.slow
@@ -68,14 +68,14 @@ def test_mlflow_has_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     session: dict[str, Any] = {"Monitor": _quick, "model": model}
     exec(compile(block("import mlflow"), "monitor.md", "exec"), session)
     with mlflow.start_run() as run, session["monitor"] as monitor:
-        train(model, 111)
+        train(model, 121)
     client = mlflow.MlflowClient()
     history = client.get_metric_history(run.info.run_id, "leak/cheap")
     expected = [(one["step"], one["cheap"]) for one in monitor.records if "cheap" in one]
     assert sorted((one.step, one.value) for one in history) == expected
     (bound,) = client.get_metric_history(run.info.run_id, "leak/mi/infonce")
-    assert (bound.step, bound.value) == (110, monitor.records[-1]["information_nats"]["value"])
+    assert (bound.step, bound.value) == (120, monitor.records[-1]["information_nats"]["value"])
 
 
 def _quick(model: torch.nn.Module, **given: Any) -> Monitor:
-    return Monitor(model, checkpoints=[110], gather=1, settings=QUICK, wait=120, **given)
+    return Monitor(model, checkpoints=[120], gather=1, settings=QUICK, wait=120, **given)

@@ -7,9 +7,11 @@ import torch
 from scipy import stats
 
 from leakgauge.core.checks import InputError
+from leakgauge.tokens import sources
 from leakgauge.tokens.sources import (
     BLOCKS,
     FEWEST_BLOCKS,
+    PAST,
     ROOMY,
     FixedPairs,
     Pairs,
@@ -17,7 +19,14 @@ from leakgauge.tokens.sources import (
     blocks_of,
     split_pairs,
     split_stream,
+    without_drift,
 )
+
+
+@pytest.fixture
+def no_shift(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the numbers of pairs: only drop those that have too few before them."""
+    monkeypatch.setattr(sources, "without_drift", lambda pairs: pairs.rows(slice(PAST, None)))
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -41,28 +50,50 @@ def held(pairs: Pairs) -> set[int]:
 
 
 @pytest.mark.parametrize("split", [split_stream, split_pairs])
-@pytest.mark.parametrize("count", [50, 103, 1000])
-def test_no_pair_is_in_two_parts(split, count: int) -> None:
+@pytest.mark.parametrize("count", [60, 103, 1000])
+def test_no_pair_is_in_two_parts(split, count: int, no_shift: None) -> None:
     parts = split(numbered(count))
     each = [held(one.pairs) for one in (parts.fitting, parts.stopping, parts.reporting)]
     assert not any(one & other for one, other in itertools.combinations(each, 2))
-    assert set().union(*each) == set(range(count))
+    assert set().union(*each) == set(range(PAST if split is split_stream else 0, count))
 
 
-def test_a_stream_is_dealt_by_stretches_of_ten_in_the_order_of_time() -> None:
-    parts = split_stream(numbered(200))
+def test_a_stream_is_dealt_by_stretches_of_ten_in_the_order_of_time(no_shift: None) -> None:
+    parts = split_stream(numbered(210))
     for part, digits in ((parts.fitting, 3), (parts.stopping, 1), (parts.reporting, 1)):
         rows = part.pairs.features[:, 0]
         assert len(rows) == 40 * digits
         assert torch.equal(rows, rows.sort().values)
         assert torch.equal(rows, part.pairs.gradients["a"][:, 0])
-    assert held(parts.fitting.pairs) == {k for k in range(200) if k // 10 % 5 < 3}
-    assert held(parts.stopping.pairs) == {k for k in range(200) if k // 10 % 5 == 3}
+    assert held(parts.fitting.pairs) == {k + 10 for k in range(200) if k // 10 % 5 < 3}
+    assert held(parts.stopping.pairs) == {k + 10 for k in range(200) if k // 10 % 5 == 3}
+
+
+def test_a_pair_of_a_stream_is_compared_with_the_ten_before_it() -> None:
+    rng = torch.Generator().manual_seed(0)
+    pairs = Pairs(torch.randn(30, 2, generator=rng), {"a": torch.randn(30, 3, generator=rng)})
+    found = without_drift(pairs)
+    for given, made in (
+        (pairs.features, found.features),
+        (pairs.gradients["a"], found.gradients["a"]),
+    ):
+        for place in range(20):
+            past = given[place : place + 10].mean(0)
+            torch.testing.assert_close(made[place], given[place + 10] - past)
+
+
+def test_the_placebo_of_a_stream_shares_no_pair_with_its_features() -> None:
+    """A pair and its placebo are made of eleven pairs each."""
+    count = 310
+    parts = split_stream(Pairs(torch.eye(count), {"a": torch.eye(count)}))
+    for source in (parts.fitting, parts.stopping, parts.reporting):
+        other = source.rows(count, matched=False)
+        assert not bool(((other.features != 0) & (other.gradients["a"] != 0)).any())
 
 
 def test_too_few_pairs_are_refused_in_one_line() -> None:
-    with pytest.raises(InputError, match=r"^49 pairs of the training are too few; expected 50"):
-        split_stream(numbered(49))
+    with pytest.raises(InputError, match=r"^59 pairs of the training are too few; expected 60"):
+        split_stream(numbered(59))
     with pytest.raises(InputError, match=r"^4 pairs are too few for three parts"):
         split_pairs(numbered(4))
 

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ FEWEST_BLOCKS = 4
 
 STRETCH = 10
 """Consecutive pairs of a stream that go to one part, so that most have a neighbour there."""
+
+PAST = 10
+"""Number of earlier pairs of a stream whose mean is subtracted from a pair."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,16 @@ class Pairs:
 class PairSource(Protocol):
     """A source of pairs."""
 
+    @property
+    def block(self) -> int | None:
+        """Number of consecutive rows that share records; None if no two rows do."""
+        ...
+
+    @property
+    def rows_are_records(self) -> bool:
+        """Whether ``rows`` returns records, which stand for batches, and not pairs."""
+        ...
+
     def draw(self, count: int, generator: torch.Generator, *, matched: bool = True) -> Pairs:
         """Return at most ``count`` random pairs.
 
@@ -88,18 +101,19 @@ class PairSource(Protocol):
 class FixedPairs:
     """Pairs that were gathered once, ordered by time if they have one.
 
-    The placebo gives each batch's features the gradient of the next batch. In a stream the model
-    moves, and features and gradients drift together; the placebo drifts with them, so its value is
-    not a leak.
+    The placebo gives each batch's features the gradient of a later batch.
 
     Attributes:
         pairs: at least two pairs.
         block: number of consecutive pairs that share records, which no other block has; None if
             no two pairs share records.
+        apart: places from a pair to the gradient of its placebo.
     """
 
     pairs: Pairs
     block: int | None = None
+    apart: int = 1
+    rows_are_records: ClassVar[bool] = False
 
     def draw(self, count: int, generator: torch.Generator, *, matched: bool = True) -> Pairs:
         """Return distinct random pairs."""
@@ -125,7 +139,8 @@ class FixedPairs:
     def _at(self, index: Tensor, matched: bool) -> Pairs:
         if matched:
             return self.pairs.rows(index)
-        other = self.pairs.rows((index + 1) % len(self.pairs))
+        apart = min(self.apart, len(self.pairs) - 1)
+        other = self.pairs.rows((index + apart) % len(self.pairs))
         return Pairs(self.pairs.features[index], other.gradients)
 
 
@@ -143,6 +158,8 @@ class PooledPairs:
 
     records: Pairs
     batch_size: int
+    block: ClassVar[int | None] = None
+    rows_are_records: ClassVar[bool] = True
 
     def draw(self, count: int, generator: torch.Generator, *, matched: bool = True) -> Pairs:
         """Return ``count`` fresh batches."""
@@ -196,25 +213,57 @@ class PairSplit:
 def split_stream(pairs: Pairs) -> PairSplit:
     """Return the parts of a stream: three of five stretches fit, one stops, one reports.
 
+    The model moves during a stream, so its pairs are compared with those just before them
+    (``without_drift``). The next gradient depends on the weights that this batch moved, so the
+    placebo takes a gradient further away.
+
     Args:
         pairs: pairs in the order of time.
 
     Raises:
         InputError: there are too few pairs.
 
-    >>> parts = split_stream(Pairs(torch.zeros(100, 2), {"0": torch.zeros(100, 3)}))
+    >>> parts = split_stream(Pairs(torch.zeros(110, 2), {"0": torch.zeros(110, 3)}))
     >>> [len(one.pairs) for one in (parts.fitting, parts.stopping, parts.reporting)]
     [60, 20, 20]
     """
+    need = 5 * STRETCH + PAST
     require(
-        len(pairs) >= 5 * STRETCH,
-        f"{len(pairs)} pairs of the training are too few; expected {5 * STRETCH} or more: train "
+        len(pairs) >= need,
+        f"{len(pairs)} pairs of the training are too few; expected {need} or more: train "
         "longer, or keep pairs more often",
     )
+    pairs = without_drift(pairs)
     stretch = torch.arange(len(pairs)) // STRETCH % 5
     places = [stretch < 3, stretch == 3, stretch == 4]
-    fitting, stopping, reporting = (FixedPairs(pairs.rows(one.nonzero()[:, 0])) for one in places)
+    fitting, stopping, reporting = (
+        FixedPairs(pairs.rows(one.nonzero()[:, 0]), apart=PAST + 1) for one in places
+    )
     return PairSplit(fitting, stopping, reporting)
+
+
+def without_drift(pairs: Pairs) -> Pairs:
+    """Return the pairs from the eleventh on, each minus the mean of the ten before it.
+
+    Features and gradients that drift with the weights have a common course, which is no leak. Given
+    the earlier pairs, a shift by their mean changes no information, and jointly Gaussian pairs have
+    the same information with it as without.
+
+    Args:
+        pairs: more than ten pairs in the order of time.
+
+    >>> steps = torch.arange(12.0)[:, None]
+    >>> without_drift(Pairs(steps, {})).features
+    tensor([[5.5000],
+            [5.5000]])
+    """
+
+    def shifted(leaf: Tensor) -> Tensor:
+        sums = torch.cat([leaf.new_zeros(1, leaf.shape[1]), leaf]).cumsum(0, dtype=torch.float64)
+        past = (sums[PAST:-1] - sums[: -PAST - 1]) / PAST
+        return (leaf[PAST:] - past).to(leaf.dtype)
+
+    return pairs.map(shifted)
 
 
 def split_pairs(pairs: Pairs, shares: Sequence[float] = (0.6, 0.2, 0.2)) -> PairSplit:

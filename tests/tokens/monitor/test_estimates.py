@@ -58,7 +58,7 @@ def test_a_stream_gives_estimates_at_its_checkpoints() -> None:
     with Monitor(
         network(),
         every=50,
-        checkpoints=[110, 150],
+        checkpoints=[120, 150],
         gather=1,
         settings=QUICK,
         wait=120,
@@ -67,7 +67,7 @@ def test_a_stream_gives_estimates_at_its_checkpoints() -> None:
         train(monitor_model(monitor), 151)
     assert monitor.notes == []
     found = [one for one in monitor.records if "information_nats" in one]
-    assert [(one["step"], one["pairs"]) for one in found] == [(110, 111), (150, 151)]
+    assert [(one["step"], one["pairs"]) for one in found] == [(120, 121), (150, 151)]
     for one in found:
         assert set(one["information_nats"]) == {"value", "low", "high"}
         assert one.keys() >= {"placebo", "critic_gap", "placebo_gap", "in_sample", "limited"}
@@ -83,7 +83,7 @@ def test_a_stream_gives_estimates_at_its_checkpoints() -> None:
         "leak/gap/infonce",
         "leak/linear_gaussian",
     }
-    assert {step for values, step in seen if "leak/mi/infonce" in values} == {110, 150}
+    assert {step for values, step in seen if "leak/mi/infonce" in values} == {120, 150}
     assert list(monitor.to_pandas().columns)[:3] == ["step", "cheap", "in_sample"]
 
 
@@ -162,16 +162,16 @@ def test_a_stream_that_is_too_short_is_told() -> None:
     model = network()
     with Monitor(model, checkpoints=[20], gather=1, settings=QUICK) as monitor:
         train(model, 21)
-    assert monitor.notes == ["no estimate at step 20: 21 pairs are too few; it needs 110"]
+    assert monitor.notes == ["no estimate at step 20: 21 pairs are too few; it needs 120"]
 
 
 @pytest.mark.usefixtures("one_process")
 def test_a_failed_estimate_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     model = network()
     monkeypatch.setattr(estimating, "StreamJob", lambda *given: Failing())
-    with Monitor(model, checkpoints=[110], gather=1, settings=QUICK, wait=120) as monitor:
-        train(model, 120)
-    assert monitor.notes == ["no estimate at step 110: ValueError: of the job"]
+    with Monitor(model, checkpoints=[120], gather=1, settings=QUICK, wait=120) as monitor:
+        train(model, 130)
+    assert monitor.notes == ["no estimate at step 120: ValueError: of the job"]
 
 
 def test_a_process_that_dies_is_a_line_and_the_next_estimate_has_a_new_one() -> None:
@@ -219,16 +219,16 @@ def test_the_end_waits_so_long_and_names_what_is_missing(
     """By default estimates take as long as the loop, which here has none for half a second."""
     monkeypatch.setattr(background, "ProcessPoolExecutor", lambda **given: Never())
     model = network()
-    with Monitor(model, checkpoints=[110, 120], gather=1, settings=QUICK, wait=wait) as monitor:
-        train(model, 110)
+    with Monitor(model, checkpoints=[120, 130], gather=1, settings=QUICK, wait=wait) as monitor:
+        train(model, 120)
         time.sleep(0.5)
         train(model, 11)
         began = time.monotonic()
     assert least <= time.monotonic() - began < most
-    assert ("for the estimates of steps 110, 120 (wait=0" in capsys.readouterr().err) == (wait != 0)
+    assert ("for the estimates of steps 120, 130 (wait=0" in capsys.readouterr().err) == (wait != 0)
     assert [note.partition(": it did not end within ")[0] for note in monitor.notes] == [
-        "no estimate at step 110",
         "no estimate at step 120",
+        "no estimate at step 130",
     ]
     assert all(note.endswith("wait=60 waits longer") for note in monitor.notes)
 
@@ -236,11 +236,11 @@ def test_the_end_waits_so_long_and_names_what_is_missing(
 @pytest.mark.usefixtures("one_process")
 def test_an_error_in_the_loop_waits_for_nothing_and_keeps_what_has_ended(tmp_path: Path) -> None:
     model = network()
-    monitor = Monitor(model, checkpoints=[110], gather=1, settings=QUICK, out=tmp_path / "run")
+    monitor = Monitor(model, checkpoints=[120], gather=1, settings=QUICK, out=tmp_path / "run")
 
     def loop() -> None:
         with monitor:
-            train(model, 111)
+            train(model, 121)
             monitor._estimates._background._running[0][1].result(LONGEST)
             raise KeyError
 

@@ -50,17 +50,17 @@ def test_weights_and_random_states_are_those_without_it(defense: Prune | None) -
             with Monitor(
                 model,
                 every=3,
-                checkpoints=[110],
+                checkpoints=[120],
                 gather=1,
                 settings=QUICK,
                 defense=defense,
                 live=False,
                 wait=120,
             ) as monitor:
-                train(model, 120)
-            assert len(monitor.records) == 41, monitor.notes
+                train(model, 130)
+            assert len(monitor.records) == 45, monitor.notes
         else:
-            train(model, 120)
+            train(model, 130)
         states = [torch.get_rng_state().tolist(), np.random.get_state()[1].tolist()]  # noqa: NPY002
         return weights(model), [*states, random.getstate()]
 

@@ -36,7 +36,7 @@ from leakgauge.tokens.monitor.settings import (
 from leakgauge.tokens.settings import CriticSettings
 from leakgauge.tokens.sources import Pairs, PairSplit, split_stream
 
-FEWEST = 110
+FEWEST = 120
 """Smallest number of pairs of a stream for an estimate."""
 
 SHARE = 20
