@@ -80,8 +80,10 @@ def test_a_stream_gives_estimates_at_its_checkpoints() -> None:
         "leak/mi/infonce/high",
         "leak/mi/infonce/placebo",
         "leak/mi/infonce/in_sample",
+        "leak/mi/infonce/unseen_below",
         "leak/gap/infonce",
         "leak/linear_gaussian",
+        "leak/linear_gaussian/unseen_below",
     }
     assert {step for values, step in seen if "leak/mi/infonce" in values} == {120, 150}
     assert list(monitor.to_pandas().columns)[:3] == ["step", "cheap", "in_sample"]
@@ -99,8 +101,11 @@ def test_figures_are_the_same_with_the_same_seed() -> None:
     def run(seed: int) -> dict[str, Any]:
         return StreamJob(QUICK, seed, features, gradients)()
 
-    assert run(0) == run(0)
-    assert run(0) != run(1)
+    first = run(0)
+    assert first == run(0) != run(1)
+    # random pairs leak nothing, so it says what it could have missed
+    assert first["unseen_below_nats"] >= max(0.1, first["information_nats"]["high"])
+    assert first["linear_gaussian_unseen_below_nats"] >= 0.02
 
 
 @pytest.mark.calibration
@@ -129,6 +134,8 @@ def test_a_stream_whose_gradients_show_the_features_has_information_and_others_n
     )
     assert leaking["placebo"]["low"] <= 0.05
     assert other["information_nats"]["low"] <= 0 <= other["information_nats"]["high"]
+    assert not leaking.keys() & {"unseen_below_nats", "linear_gaussian_unseen_below_nats"}
+    assert 0.1 <= other["unseen_below_nats"] <= 1.0, "what leaks elsewhere would have been seen"
     assert abs(other["linear_gaussian"]["value"]) < 0.1
 
 
@@ -272,6 +279,31 @@ def test_an_alert_is_raised_by_the_lower_end_alone() -> None:
     assert alerts[0].startswith("alert: at step 20 gradients leak at least 0.30 nats of the data")
     assert screen.said == alerts
     assert [one["step"] for one in publishing.entries() if "alert" in one] == [20]
+
+
+def test_an_estimate_that_finds_nothing_says_what_it_could_have_missed() -> None:
+    """In the live line, in the record and in the log."""
+    none = {"value": 0.0, "low": -0.1, "high": 0.1}
+    figures = {
+        "information_nats": none,
+        "unseen_below_nats": 0.3,
+        "placebo": none,
+        "linear_gaussian": none,
+        "linear_gaussian_unseen_below_nats": 0.05,
+        "critic_gap": none,
+        "in_sample": 1.0,
+        "estimator": "infonce",
+    }
+    logged: list[dict[str, float]] = []
+    publishing = Publisher(Screen(False), None, lambda one, _: logged.append(one), None, None)
+    publishing.estimates(10, figures)
+    assert "(-0.10 to 0.10), could not have seen less than 0.30, placebo" in publishing.line(10)
+    assert logged[0]["leak/mi/infonce/unseen_below"] == 0.3
+    assert logged[0]["leak/linear_gaussian/unseen_below"] == 0.05
+    assert [one["unseen_below_nats"] for one in publishing.entries()] == [0.3]
+    seen = {name: one for name, one in figures.items() if "unseen" not in name}
+    publishing.estimates(20, seen)
+    assert "could not have seen" not in publishing.line(20)
 
 
 def test_an_error_of_log_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,8 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.defenses.defense import Defense
 from leakgauge.gradients.gradients import params_of
 from leakgauge.report.facts import plain_interval
-from leakgauge.tokens.estimation import estimate_information
+from leakgauge.results.measurements import Estimate
+from leakgauge.tokens.estimation import Information, estimate_information
 from leakgauge.tokens.features import default_layers
 from leakgauge.tokens.gathering import Gathering, checkpoint_parts
 from leakgauge.tokens.linear_gaussian import cheap_information
@@ -30,14 +31,24 @@ from leakgauge.tokens.monitor.settings import (
     LIMITED,
     LINEAR,
     LINEAR_PLACEBO,
+    LINEAR_UNSEEN,
     PLACEBO,
     TOKEN,
+    UNSEEN,
 )
+from leakgauge.tokens.planting import planted, unseen_below
+from leakgauge.tokens.report.wording import smallest
 from leakgauge.tokens.settings import CriticSettings
 from leakgauge.tokens.sources import Pairs, PairSplit, split_stream
 
 FEWEST = 120
 """Smallest number of pairs of a stream for an estimate."""
+
+LEVELS = (0.1, 0.3, 1.0)
+"""Planted leaks in nats, if an estimate finds nothing; two of them are tried."""
+
+LINEAR_LEVELS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""The same for the linear-Gaussian measure, which takes no time."""
 
 SHARE = 20
 """Smallest number of groups that a stream must fill, which bounds the group size."""
@@ -120,28 +131,64 @@ EstimateJob = StreamJob | CheckpointJob
 
 
 def figures(parts: PairSplit, settings: CriticSettings, seed: int) -> dict[str, Any]:
-    """Return an estimate, the linear-Gaussian measure, and their placebos by name."""
+    """Return an estimate, the linear-Gaussian measure, and their placebos by name.
+
+    A figure whose interval reaches 0 comes with the leak below which it could have seen nothing.
+    """
     found = estimate_information(parts, settings, seed=derive(seed, "estimate"))
     placebo = estimate_information(parts, settings, seed=derive(seed, "placebo"), matched=False)
     require(
         all(math.isfinite(one.bound.value) for one in (found, placebo)),
         "the estimate is not finite; try another estimator",
     )
-    linear = {
-        name: cheap_information(parts.fitting, seed=derive(seed, "linear"), matched=matched)
-        for name, matched in ((LINEAR, True), (LINEAR_PLACEBO, False))
-    }
     return {
         BOUND: plain_interval(found.bound),
+        **_unseen(found, parts, settings, seed),
         IN_SAMPLE: found.in_sample,
         PLACEBO: plain_interval(placebo.bound),
         GAP: plain_interval(found.critic_gap),
         GAP_IN_SAMPLE: found.gap_in_sample,
         GAP_PLACEBO: plain_interval(placebo.critic_gap),
-        **{name: plain_interval(one) for name, one in linear.items()},
+        **_linear(parts, seed),
         LIMIT: found.limit if math.isfinite(found.limit) else None,
         LIMITED: found.is_limited,
         "iterations": found.iterations,
         TOKEN: settings.token,
         ESTIMATOR: settings.estimator,
     }
+
+
+def _unseen(
+    found: Information, parts: PairSplit, settings: CriticSettings, seed: int
+) -> dict[str, float]:
+    """Return the leak below which the estimate could have seen nothing; empty if it sees one."""
+    own = derive(seed, "planted")
+
+    def sees(nats: float) -> bool:
+        return (
+            estimate_information(planted(parts, nats, seed=own), settings, seed=own).bound.low > 0
+        )
+
+    return {} if found.bound.low > 0 else {UNSEEN: _level(found.bound, sees, LEVELS)}
+
+
+def _linear(parts: PairSplit, seed: int) -> dict[str, Any]:
+    """Return the linear-Gaussian measure, its placebo, and what it could have seen."""
+    own = derive(seed, "linear")
+    found = cheap_information(parts.fitting, seed=own)
+    placebo = cheap_information(parts.fitting, seed=own, matched=False)
+
+    def sees(nats: float) -> bool:
+        return cheap_information(planted(parts, nats, seed=own).fitting, seed=own).low > 0
+
+    unseen = {} if found.low > 0 else {LINEAR_UNSEEN: _level(found, sees, LINEAR_LEVELS)}
+    return {LINEAR: plain_interval(found), LINEAR_PLACEBO: plain_interval(placebo), **unseen}
+
+
+def _level(found: Estimate, sees: Callable[[float], bool], levels: Sequence[float]) -> float:
+    """Return the leak below which an estimate could have seen nothing, in nats.
+
+    A leak must exceed what the estimate's own interval allows, and be seen if it is planted.
+    """
+    least = max(smallest(found), levels[0])
+    return unseen_below(sees, [least, *(one for one in levels if one > least)])

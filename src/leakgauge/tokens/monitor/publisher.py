@@ -20,8 +20,10 @@ from leakgauge.tokens.monitor.settings import (
     GAP,
     IN_SAMPLE,
     LINEAR,
+    LINEAR_UNSEEN,
     PLACEBO,
     STEP,
+    UNSEEN,
 )
 
 MESSAGES = 200
@@ -130,8 +132,8 @@ class Publisher:
         bound, estimator = figures[BOUND], figures[ESTIMATOR]
         self._publish({STEP: step, **figures}, flat(figures))
         self._now["bound"] = (
-            f"{estimator} {bound['value']:.2f} nats ({bound['low']:.2f} to {bound['high']:.2f}), "
-            f"placebo {figures[PLACEBO]['value']:.2f}, at step {step}"
+            f"{estimator} {bound['value']:.2f} nats ({bound['low']:.2f} to {bound['high']:.2f})"
+            f"{_unseen(figures)}, placebo {figures[PLACEBO]['value']:.2f}, at step {step}"
         )
         if self._alert is not None and bound["low"] > self._alert:
             self._raise(step, figures)
@@ -174,6 +176,11 @@ class Publisher:
             self._screen.say(f"{what} failed ({type(error).__name__}: {one_line(error)})")
 
 
+def _unseen(figures: Mapping[str, Any]) -> str:
+    """Return what an estimate that finds nothing could not have seen; else empty."""
+    return f", could not have seen less than {figures[UNSEEN]:.2f}" if UNSEEN in figures else ""
+
+
 def flat(figures: Mapping[str, Any]) -> dict[str, float]:
     """Return the estimates of a checkpoint by flat name.
 
@@ -185,6 +192,7 @@ def flat(figures: Mapping[str, Any]) -> dict[str, float]:
     (['leak/gap/infonce', 'leak/linear_gaussian', 'leak/mi/infonce'], 0.4)
     """
     bound, name = figures[BOUND], f"leak/mi/{figures[ESTIMATOR]}"
+    unseen = {f"{name}/unseen_below": UNSEEN, "leak/linear_gaussian/unseen_below": LINEAR_UNSEEN}
     return {
         name: bound["value"],
         f"{name}/low": bound["low"],
@@ -193,4 +201,5 @@ def flat(figures: Mapping[str, Any]) -> dict[str, float]:
         f"{name}/in_sample": figures[IN_SAMPLE],
         f"leak/gap/{figures[ESTIMATOR]}": figures[GAP]["value"],
         "leak/linear_gaussian": figures[LINEAR]["value"],
+        **{label: figures[key] for label, key in unseen.items() if key in figures},
     }

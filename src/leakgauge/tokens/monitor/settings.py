@@ -18,6 +18,7 @@ REDUCTIONS = (MEAN, SUM)
 """Reductions of a loss over the records of a batch."""
 
 LINEAR, LINEAR_PLACEBO = "linear_gaussian", "linear_gaussian_placebo"
+UNSEEN, LINEAR_UNSEEN = "unseen_below_nats", "linear_gaussian_unseen_below_nats"
 
 
 @dataclass(frozen=True, kw_only=True)
