@@ -78,4 +78,6 @@ def test_mlflow_has_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def _quick(model: torch.nn.Module, **given: Any) -> Monitor:
-    return Monitor(model, checkpoints=[120], gather=1, settings=QUICK, wait=120, **given)
+    return Monitor(
+        model, checkpoints=[120], gather=1, pairs="stream", settings=QUICK, wait=120, **given
+    )

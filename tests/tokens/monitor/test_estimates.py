@@ -60,6 +60,7 @@ def test_a_stream_gives_estimates_at_its_checkpoints() -> None:
         every=50,
         checkpoints=[120, 150],
         gather=1,
+        pairs="stream",
         settings=QUICK,
         wait=120,
         log=lambda values, step: seen.append((values, step)),
@@ -115,7 +116,9 @@ def test_a_stream_whose_gradients_show_the_features_has_information_and_others_n
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(4, 6, bias=False), nn.Linear(6, 1, bias=False))
         optimizer = torch.optim.SGD(model.parameters(), 0.0)
-        with Monitor(model, every=10**6, checkpoints=[999], gather=1, wait=120) as monitor:
+        with Monitor(
+            model, every=10**6, checkpoints=[999], gather=1, pairs="stream", wait=120
+        ) as monitor:
             for _ in range(1000):
                 optimizer.zero_grad()
                 model(torch.randn(4, 4)).sum().backward()
@@ -169,14 +172,19 @@ def test_a_stream_that_is_too_short_is_told() -> None:
     model = network()
     with Monitor(model, checkpoints=[20], gather=1, settings=QUICK) as monitor:
         train(model, 21)
-    assert monitor.notes == ["no estimate at step 20: 21 pairs are too few; it needs 120"]
+    assert monitor.notes == [
+        "no estimate at step 20: 168 records are too few; batches of 8 need 320, and 21 pairs are "
+        "too few; it needs 120"
+    ]
 
 
 @pytest.mark.usefixtures("one_process")
 def test_a_failed_estimate_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     model = network()
     monkeypatch.setattr(estimating, "StreamJob", lambda *given: Failing())
-    with Monitor(model, checkpoints=[120], gather=1, settings=QUICK, wait=120) as monitor:
+    with Monitor(
+        model, checkpoints=[120], gather=1, pairs="stream", settings=QUICK, wait=120
+    ) as monitor:
         train(model, 130)
     assert monitor.notes == ["no estimate at step 120: ValueError: of the job"]
 
@@ -226,7 +234,9 @@ def test_the_end_waits_so_long_and_names_what_is_missing(
     """By default estimates take as long as the loop, which here has none for half a second."""
     monkeypatch.setattr(background, "ProcessPoolExecutor", lambda **given: Never())
     model = network()
-    with Monitor(model, checkpoints=[120, 130], gather=1, settings=QUICK, wait=wait) as monitor:
+    with Monitor(
+        model, checkpoints=[120, 130], gather=1, pairs="stream", settings=QUICK, wait=wait
+    ) as monitor:
         train(model, 120)
         time.sleep(0.5)
         train(model, 11)
@@ -243,7 +253,9 @@ def test_the_end_waits_so_long_and_names_what_is_missing(
 @pytest.mark.usefixtures("one_process")
 def test_an_error_in_the_loop_waits_for_nothing_and_keeps_what_has_ended(tmp_path: Path) -> None:
     model = network()
-    monitor = Monitor(model, checkpoints=[120], gather=1, settings=QUICK, out=tmp_path / "run")
+    monitor = Monitor(
+        model, checkpoints=[120], gather=1, pairs="stream", settings=QUICK, out=tmp_path / "run"
+    )
 
     def loop() -> None:
         with monitor:

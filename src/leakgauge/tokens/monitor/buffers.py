@@ -63,18 +63,19 @@ class Reservoir:
 
     Attributes:
         batch_size: number of records of the largest batch.
+        last: number of records of the last batch.
 
     >>> kept = Reservoir(3)
     >>> kept.add(torch.arange(4.0)[:, None], torch.arange(4))
     >>> kept.add(torch.tensor([[9.0]]), torch.tensor([9]))
     >>> kept.arrays()[1].tolist()
-    [9, 2, 3]
+    [2, 3, 9]
     """
 
     def __init__(self, size: int, *, batches: int = 0) -> None:
         self._size, self._batches = size, batches
         self._count = 0
-        self.batch_size = 0
+        self.batch_size = self.last = 0
         self._x: Tensor | None = None
         self._y: Tensor | None = None
 
@@ -98,14 +99,15 @@ class Reservoir:
         places = (torch.arange(len(x)) + self._count) % self._size
         self._x[places], self._y[places] = x, y
         self._count += len(x)
-        self.batch_size = max(self.batch_size, len(x))
+        self.batch_size, self.last = max(self.batch_size, len(x)), len(x)
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return copies of the records and their targets."""
+        """Return copies of the records and their targets, oldest first."""
         assert self._x is not None, "no batch was added"
         assert self._y is not None
-        kept = len(self)
-        return self._x[:kept].numpy().copy(), self._y[:kept].numpy().copy()
+        first = max(0, self._count - self._size)
+        order = (first + torch.arange(len(self))) % self._size
+        return self._x[order].numpy(), self._y[order].numpy()
 
 
 class Thinned:

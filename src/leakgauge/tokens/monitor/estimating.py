@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,22 +15,25 @@ from leakgauge.core.rng import derive
 from leakgauge.core.types import Task
 from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.gradients.probing import one_line
+from leakgauge.tokens.gathering import fewest_records
 from leakgauge.tokens.monitor.background import Background, Done
 from leakgauge.tokens.monitor.buffers import Reservoir, Ring
-from leakgauge.tokens.monitor.job import FEWEST, CheckpointJob, EstimateJob, StreamJob
-from leakgauge.tokens.monitor.settings import MonitorSettings
+from leakgauge.tokens.monitor.choosing import ChoosingJob
+from leakgauge.tokens.monitor.job import FEWEST, CheckpointJob, StreamJob
+from leakgauge.tokens.monitor.reading import GradientReader
+from leakgauge.tokens.monitor.settings import AUTO, BATCHES, MonitorSettings
+from leakgauge.tokens.monitor.targets import RecordTap
 from leakgauge.tokens.settings import CriticSettings
 from leakgauge.tokens.sketch import Sketch
 from leakgauge.tokens.words import CHECKPOINT
+
+EstimateJob = StreamJob | CheckpointJob | ChoosingJob
 
 FEATURES = 1024
 """Largest number of kept values of data features."""
 
 LONGEST = 60.0
 """Seconds that the end of a loop waits for estimates by default, at most."""
-
-BATCHES = 50
-"""Number of batches of recent records kept for estimates at checkpoints."""
 
 
 class EstimateRunner:
@@ -69,15 +73,27 @@ class EstimateRunner:
         self._background = Background(watch.waiting)
         self._sketch: Sketch | None = None
         self._task = _pickled(model, loss) if watch.pairs == CHECKPOINT else b""
+        self._tap = RecordTap(model, self._reservoir.add)
 
     @property
     def gathers_records(self) -> bool:
         """Whether estimates need records."""
         return self._watch.estimates and self._watch.pairs == CHECKPOINT
 
-    def start(self) -> None:
-        """Begin to count the time of the loop."""
+    def start(self, step: int) -> None:
+        """Begin to count the time of the loop, before a step."""
         self._background.start()
+        if self._watch.pairs == AUTO and self._watch.estimates:
+            self._tap.start()
+            self.expect(step)
+
+    def expect(self, step: int) -> None:
+        """Prepare for a step, whose records may be read from its pass."""
+        self._tap.due = self._watch.is_recorded(step)
+
+    def close(self) -> None:
+        """Remove the hooks on the model."""
+        self._tap.stop()
 
     def stop(self) -> None:
         """End the process at once."""
@@ -108,10 +124,15 @@ class EstimateRunner:
         self._kept_gradients.add(gradient)
         return None
 
-    def submit(self, step: int) -> str | None:
-        """Start the estimates of a step, or return one line with the reason of a refusal."""
+    def submit(self, step: int, reading: GradientReader) -> str | None:
+        """Start the estimates of a step, or return one line with the reason of a refusal.
+
+        Args:
+            step: number of the step.
+            reading: reader of the gradient that the optimizer is about to use.
+        """
         try:
-            job = self._job(step)
+            job = self._job(step, reading)
         except InputError as error:
             return str(error)
         return self._background.submit(step, job)
@@ -136,18 +157,52 @@ class EstimateRunner:
         wait = self._watch.wait
         return min(LONGEST, self._background.idle()) if wait is None else wait
 
-    def _job(self, step: int) -> EstimateJob:
-        seed = derive(self._watch.seed, "job", step)
-        if not self.gathers_records:
-            count = len(self._kept_features)
-            require(count >= FEWEST, f"{count} pairs are too few; it needs {FEWEST}")
-            gradients = self._split(self._kept_gradients.rows())
-            return StreamJob(
-                self._settings,
-                seed,
-                self._kept_features.rows().numpy(),
-                {name: leaf.numpy() for name, leaf in gradients.items()},
-            )
+    def _job(self, step: int, reading: GradientReader) -> EstimateJob:
+        if self._watch.pairs == AUTO:
+            return self._choosing(step, reading)
+        return self._checkpoint() if self.gathers_records else self._stream(step)
+
+    def _choosing(self, step: int, reading: GradientReader) -> EstimateJob:
+        made: list[CheckpointJob | StreamJob | str] = []
+        for make in (self._read, partial(self._stream, step)):
+            try:
+                made.append(make())
+            except InputError as error:
+                made.append(str(error))
+        records, stream = made
+        if isinstance(records, str) and isinstance(stream, str):
+            raise InputError(f"{records}, and {stream}")
+        seen = reading.kept().numpy().copy()
+        return ChoosingJob(records, seen, self._reservoir.last, self._watch.seed, stream)  # type: ignore[arg-type]
+
+    def _read(self) -> CheckpointJob:
+        """Return a job on the records that the loop's passes show."""
+        require(
+            self._tap.loss != "" and len(self._reservoir) > 0,
+            "the passes of the loop do not show a cross-entropy of one tensor of records",
+        )
+        need = fewest_records(self._reservoir.batch_size)
+        require(
+            len(self._reservoir) >= need,
+            f"{len(self._reservoir)} records are too few; batches of "
+            f"{self._reservoir.batch_size} need {need}",
+        )
+        if not self._task:
+            self._task = _pickled(self._model, self._tap.loss)
+        return self._checkpoint()
+
+    def _stream(self, step: int) -> StreamJob:
+        count = len(self._kept_features)
+        require(count >= FEWEST, f"{count} pairs are too few; it needs {FEWEST}")
+        gradients = self._split(self._kept_gradients.rows())
+        return StreamJob(
+            self._settings,
+            derive(self._watch.seed, "job", step),
+            self._kept_features.rows().numpy(),
+            {name: leaf.numpy() for name, leaf in gradients.items()},
+        )
+
+    def _checkpoint(self) -> CheckpointJob:
         require(
             len(self._reservoir) > 0,
             'pairs="checkpoint" needs records; call monitor.step(x, y) once a step',

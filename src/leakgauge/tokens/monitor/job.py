@@ -109,13 +109,18 @@ class CheckpointJob:
     width: int
     defense: Defense | None
 
-    def __call__(self) -> dict[str, Any]:
-        """Return the figures by name, as plain values."""
+    def built(self) -> Task:
+        """Return the model at the weights of the step, and its loss."""
         model, loss = pickle.loads(self.task)
         state = {name: torch.from_numpy(leaf) for name, leaf in self.state.items()}
         model.load_state_dict(state, strict=False)
-        task = Task(model.eval(), loss)  # dropout would draw, and BatchNorm join the records
-        data = Dataset(torch.from_numpy(self.x), torch.from_numpy(self.y), {})
+        return Task(model.eval(), loss)  # dropout would draw, and BatchNorm join the records
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the figures by name, as plain values."""
+        task = self.built()
+        kept = distinct(self.x)
+        data = Dataset(torch.from_numpy(self.x[kept]), torch.from_numpy(self.y[kept]), {})
         how = Gathering(
             layers=self.layers or default_layers(task, data.x[:2]),
             batch_size=self.batch_size,
@@ -123,11 +128,22 @@ class CheckpointJob:
             width=self.width,
             defense=self.defense,
         )
-        parts = checkpoint_parts(task, params_of(model), data, how, seed=self.seed)
-        return figures(parts, self.settings, self.seed) | {"records": len(self.x)}
+        parts = checkpoint_parts(task, params_of(task.model), data, how, seed=self.seed)
+        return figures(parts, self.settings, self.seed) | {"records": len(data)}
 
 
-EstimateJob = StreamJob | CheckpointJob
+def distinct(x: np.ndarray) -> list[int]:
+    """Return the places of the first of equal records, so that no record is in two parts.
+
+    A loop over few records sees each of them again in the next epoch.
+
+    >>> distinct(np.array([[1, 2], [3, 4], [1, 2]]))
+    [0, 1]
+    """
+    places: dict[bytes, int] = {}
+    for place, record in enumerate(x):
+        places.setdefault(record.tobytes(), place)
+    return list(places.values())
 
 
 def figures(parts: PairSplit, settings: CriticSettings, seed: int) -> dict[str, Any]:

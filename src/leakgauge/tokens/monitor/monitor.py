@@ -18,10 +18,10 @@ from leakgauge.tokens.monitor.estimating import EstimateRunner
 from leakgauge.tokens.monitor.observing import StepObserver
 from leakgauge.tokens.monitor.publisher import Log, Publisher, Screen
 from leakgauge.tokens.monitor.record_file import RecordFile
-from leakgauge.tokens.monitor.settings import MEAN, MonitorSettings
+from leakgauge.tokens.monitor.settings import AUTO, MEAN, MonitorSettings
 from leakgauge.tokens.monitor.taps import unwrapped
 from leakgauge.tokens.settings import CriticSettings
-from leakgauge.tokens.words import AUTOENCODER, INFONCE, STREAM
+from leakgauge.tokens.words import AUTOENCODER, CHECKPOINT, INFONCE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,10 @@ class Monitor:
         settings: settings of the estimates; replace ``estimator`` and ``token``.
         pairs: ``"stream"`` estimates from the last ``window`` batches of the loop, while the model
             moves; ``"checkpoint"`` from fresh batches of the last ``window`` records, at the
-            weights of one step. The latter needs ``loss`` and ``monitor.step(x, y)``.
+            weights of one step, which finds more. The latter needs ``loss`` and
+            ``monitor.step(x, y)``. ``"auto"`` takes the latter if ``loss`` is given, or if the loss
+            is a cross-entropy that the loop's own passes show and whose gradient is the
+            optimizer's; otherwise it takes the stream, and says why.
         loss: ``(outputs, targets) -> loss`` or its name, for ``pairs="checkpoint"``.
         defense: defense applied to the watched gradients.
         reduction: reduction of the loop's loss, ``"mean"`` or ``"sum"``; defenses that clip use it.
@@ -99,7 +102,7 @@ class Monitor:
         estimator: str = INFONCE,
         token: str = AUTOENCODER,
         settings: CriticSettings | None = None,
-        pairs: str = STREAM,
+        pairs: str = AUTO,
         loss: Callable[..., Tensor] | str | None = None,
         defense: Defense | DefenseSettings | None = None,
         reduction: str = MEAN,
@@ -117,6 +120,8 @@ class Monitor:
         wait: float | None = None,
         seed: int = 0,
     ) -> None:
+        if pairs == AUTO and loss is not None:
+            pairs = CHECKPOINT
         watch = MonitorSettings(
             every=every,
             checkpoints=checkpoints,
@@ -212,7 +217,11 @@ class Monitor:
             what = f"{type(error).__name__}: {one_line(error)}"
             self._screen.say(f"the monitor failed at a step ({what}); the loop continues")
         finally:
-            self._observer.forget(self.next_step)
+            self._forget()
+
+    def _forget(self) -> None:
+        self._observer.forget(self.next_step)
+        self._estimates.expect(self.next_step)
 
     def drive(self) -> None:
         """Count only calls of ``look`` as steps, not those of optimizers; for integrations."""
@@ -229,7 +238,7 @@ class Monitor:
         require(not self._was_open, "this monitor has watched a loop; make a new one")
         self.is_open = self._was_open = True
         self._observer.start(self.next_step)
-        self._estimates.start()
+        self._estimates.start(self.next_step)
         self._clock.start()
         return self
 
@@ -242,6 +251,7 @@ class Monitor:
         self.is_open = False
         self._clock.stop()
         self._observer.stop()
+        self._estimates.close()
         try:
             # after an error do not wait, but keep finished estimates
             if kind is None and (pause := self._estimates.pause()):
@@ -264,7 +274,7 @@ class Monitor:
             if reason is not None:
                 self._screen.say(reason)
         if self._watch.is_checkpoint(step):
-            reason = self._estimates.submit(step)
+            reason = self._estimates.submit(step, self._observer.reading)
             if reason is not None:
                 self._screen.say(f"no estimate at step {step}: {reason}")
 

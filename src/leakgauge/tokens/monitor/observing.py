@@ -18,7 +18,6 @@ from leakgauge.tokens.monitor.reading import GradientReader
 from leakgauge.tokens.monitor.scaling import LossScale
 from leakgauge.tokens.monitor.settings import SUM, MonitorSettings
 from leakgauge.tokens.monitor.taps import Taps
-from leakgauge.tokens.words import STREAM
 
 SHOWN = 6
 """Largest number of layers in a message."""
@@ -65,8 +64,7 @@ class StepObserver:
         self._watch = watch
         self._layers = dict(layers)
         self.reading = GradientReader(model, layers, width=watch.width, seed=watch.seed)
-        gathers = watch.estimates and watch.pairs == STREAM
-        self.taps = Taps(model, layers, features, gathers=gathers)
+        self.taps = Taps(model, layers, features, gathers=watch.gathers)
         self._of_batches = None if defense is None else self._defending(defense)
         self._of_records = self._of_batches
         self.not_finite = 0

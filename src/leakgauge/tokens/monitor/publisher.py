@@ -13,6 +13,7 @@ from leakgauge.gradients.probing import one_line
 from leakgauge.tokens.monitor.buffers import Thinned
 from leakgauge.tokens.monitor.record_file import RecordFile
 from leakgauge.tokens.monitor.settings import (
+    ADVICE,
     ALERT,
     BOUND,
     CHEAP,
@@ -113,6 +114,7 @@ class Publisher:
         self._alert, self._on_alert = alert, on_alert
         self._kept = {name: Thinned(MOST) for name in (CHEAP, BOUND, ALERT)}
         self._now: dict[str, str] = {}
+        self._advised = ""
         for entry in file.entries() if file is not None else ():
             self._keep(entry)
 
@@ -130,6 +132,9 @@ class Publisher:
     def estimates(self, step: int, figures: Mapping[str, Any]) -> None:
         """Publish the estimates of a checkpoint, and raise an alert above the threshold."""
         bound, estimator = figures[BOUND], figures[ESTIMATOR]
+        if figures.get(ADVICE, self._advised) != self._advised:
+            self._advised = figures[ADVICE]
+            self._screen.inform(self._advised)
         self._publish({STEP: step, **figures}, flat(figures))
         self._now["bound"] = (
             f"{estimator} {bound['value']:.2f} nats ({bound['low']:.2f} to {bound['high']:.2f})"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
-from leakgauge.tokens.words import PAIRS, STREAM
+from leakgauge.tokens.words import CHECKPOINT, PAIRS
 
 STEP, CHEAP, ALERT = "step", "cheap", "alert"
 
@@ -16,6 +16,14 @@ ESTIMATOR, TOKEN = "estimator", "token"
 MEAN, SUM = "mean", "sum"
 REDUCTIONS = (MEAN, SUM)
 """Reductions of a loss over the records of a batch."""
+
+ADVICE = "advice"
+
+AUTO = "auto"
+"""Pairs at a checkpoint if the loop shows its records and its loss, else the loop's own."""
+
+BATCHES = 50
+"""Number of batches of recent records kept for estimates at checkpoints."""
 
 LINEAR, LINEAR_PLACEBO = "linear_gaussian", "linear_gaussian_placebo"
 UNSEEN, LINEAR_UNSEEN = "unseen_below_nats", "linear_gaussian_unseen_below_nats"
@@ -31,7 +39,7 @@ class MonitorSettings:
 
     every: int = 10
     checkpoints: int | Sequence[int] = 500
-    pairs: str = STREAM
+    pairs: str = AUTO
     records: int = 16
     gather: int = 2
     window: int = 1000
@@ -45,7 +53,7 @@ class MonitorSettings:
     def __post_init__(self) -> None:
         for name in ("every", "records", "gather", "window", "width", "waiting"):
             require_count(getattr(self, name), name)
-        require_choice(self.pairs, "pairs", PAIRS)
+        require_choice(self.pairs, "pairs", (AUTO, *PAIRS))
         require_choice(self.reduction, "reduction", REDUCTIONS)
         if self.wait is not None:
             require(self.wait >= 0, f"wait is {self.wait:g}; expected seconds, 0 or more")
@@ -61,13 +69,29 @@ class MonitorSettings:
         """Whether any step has an estimate."""
         return bool(self.checkpoints)
 
+    @property
+    def gathers(self) -> bool:
+        """Whether pairs of the loop are gathered."""
+        return self.estimates and self.pairs != CHECKPOINT
+
     def is_cheap(self, step: int) -> bool:
         """Return whether the cheap measure is due at a step."""
         return step % self.every == 0
 
     def is_gathered(self, step: int) -> bool:
         """Return whether a step gives a pair of the stream."""
-        return self.estimates and self.pairs == STREAM and step % self.gather == 0
+        return self.gathers and step % self.gather == 0
+
+    def is_recorded(self, step: int) -> bool:
+        """Return whether the records of a step are read from its pass.
+
+        >>> watch = MonitorSettings(checkpoints=500)
+        >>> [step for step in range(1200) if watch.is_recorded(step)] == [
+        ...     *range(451, 501), *range(951, 1001)]
+        True
+        """
+        soon = range(step, step + BATCHES)
+        return self.estimates and self.pairs == AUTO and any(map(self.is_checkpoint, soon))
 
     def is_checkpoint(self, step: int) -> bool:
         """Return whether an estimate is due at a step.
