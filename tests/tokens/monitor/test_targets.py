@@ -89,7 +89,7 @@ def test_a_plain_loop_gives_the_records_and_targets_of_its_last_steps() -> None:
     job = chosen(network())
     assert isinstance(job.checkpoint, CheckpointJob)
     assert isinstance(job.stream, StreamJob)
-    x, y = map(torch.cat, zip(*list(batches(131))[-50:], strict=True))
+    x, y = map(torch.cat, zip(*list(batches(131))[-80:], strict=True))
     assert torch.equal(torch.from_numpy(job.checkpoint.x), x)
     assert torch.equal(torch.from_numpy(job.checkpoint.y), y)
     assert job._checked() == ""
@@ -133,3 +133,16 @@ def test_a_record_of_two_epochs_counts_once() -> None:
     assert len(job.x) == 200
     with pytest.raises(ValueError, match="there are 100 private records"):
         job()
+
+
+@pytest.mark.parametrize(("figures", "pairs"), [({"records": 9}, "checkpoint"), ({}, "stream")])
+def test_after_the_first_estimate_only_its_source_costs_time(
+    figures: dict[str, int], pairs: str
+) -> None:
+    model = network()
+    with Monitor(model, checkpoints=[130], gather=1, settings=QUICK, wait=0) as monitor:
+        assert monitor._observer._watch.is_gathered(5)
+        monitor._settle(figures)
+        assert monitor._observer._watch.pairs == pairs
+        assert bool(model._forward_hooks) == (pairs == "checkpoint")
+    assert not model._forward_hooks

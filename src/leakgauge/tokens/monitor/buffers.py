@@ -96,8 +96,11 @@ class Reservoir:
         if x.shape[1:] != self._x.shape[1:] or y.shape[1:] != self._y.shape[1:]:
             return
         x, y = x[-self._size :], y[-self._size :]
-        places = (torch.arange(len(x)) + self._count) % self._size
-        self._x[places], self._y[places] = x, y
+        start = self._count % self._size
+        before = min(len(x), self._size - start)  # the rest goes to the front
+        for kept, new in ((self._x, x), (self._y, y)):
+            kept[start : start + before] = new[:before]
+            kept[: len(x) - before] = new[before:]
         self._count += len(x)
         self.batch_size, self.last = max(self.batch_size, len(x)), len(x)
 

@@ -91,6 +91,14 @@ class EstimateRunner:
         """Prepare for a step, whose records may be read from its pass."""
         self._tap.due = self._watch.is_recorded(step)
 
+    def settle(self, watch: MonitorSettings) -> None:
+        """Drop the pairs of the loop, or stop reading records, whichever is not taken."""
+        if watch.pairs == CHECKPOINT:
+            self._kept_features, self._kept_gradients = Ring(watch.window), Ring(watch.window)
+        else:
+            self._tap.stop()
+            self._watch = watch
+
     def close(self) -> None:
         """Remove the hooks on the model."""
         self._tap.stop()

@@ -1,7 +1,8 @@
 """A live monitor of the leakage through the gradients of a training loop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +22,7 @@ from leakgauge.tokens.monitor.record_file import RecordFile
 from leakgauge.tokens.monitor.settings import AUTO, MEAN, MonitorSettings
 from leakgauge.tokens.monitor.taps import unwrapped
 from leakgauge.tokens.settings import CriticSettings
-from leakgauge.tokens.words import AUTOENCODER, CHECKPOINT, INFONCE
+from leakgauge.tokens.words import AUTOENCODER, CHECKPOINT, INFONCE, STREAM
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -283,7 +284,16 @@ class Monitor:
             if isinstance(figures, str):
                 self._screen.say(f"no estimate at step {step}: {figures}")
             else:
+                self._settle(figures)
                 self._publisher.estimates(step, figures)
+
+    def _settle(self, figures: Mapping[str, Any]) -> None:
+        """Keep to the source of the first estimate, so that the loop feeds only one."""
+        if self._watch.pairs == AUTO:
+            pairs = CHECKPOINT if "records" in figures else STREAM
+            self._watch = replace(self._watch, pairs=pairs)
+            self._observer.settle(self._watch)
+            self._estimates.settle(self._watch)
 
     def _last_words(self, *, failed: bool) -> None:
         steps = self.next_step - self._first

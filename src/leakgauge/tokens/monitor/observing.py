@@ -93,6 +93,10 @@ class StepObserver:
             keep=None if whole else self._watch.records,
         )
 
+    def settle(self, watch: MonitorSettings) -> None:
+        """Take other settings from the next step on."""
+        self._watch = watch
+
     def defend_records(self, defense: Defense) -> None:
         """Apply a defense to records' gradients, but not to those of batches."""
         self._of_records = self._defending(defense)

@@ -22,8 +22,10 @@ ADVICE = "advice"
 AUTO = "auto"
 """Pairs at a checkpoint if the loop shows its records and its loss, else the loop's own."""
 
-BATCHES = 50
-"""Number of batches of recent records kept for estimates at checkpoints."""
+BATCHES = 80
+"""Number of batches of recent records kept for estimates at checkpoints.
+
+An estimate needs 40 batches of different records, and loops may draw a record twice."""
 
 LINEAR, LINEAR_PLACEBO = "linear_gaussian", "linear_gaussian_placebo"
 UNSEEN, LINEAR_UNSEEN = "unseen_below_nats", "linear_gaussian_unseen_below_nats"
@@ -87,7 +89,7 @@ class MonitorSettings:
 
         >>> watch = MonitorSettings(checkpoints=500)
         >>> [step for step in range(1200) if watch.is_recorded(step)] == [
-        ...     *range(451, 501), *range(951, 1001)]
+        ...     *range(421, 501), *range(921, 1001)]
         True
         """
         soon = range(step, step + BATCHES)

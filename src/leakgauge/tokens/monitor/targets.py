@@ -78,6 +78,7 @@ class RecordTap:
         self._model, self._sink = model, sink
         self._handles: list[RemovableHandle] = []
         self._x: Tensor | None = None
+        self._version = 0
         self.due, self.loss = False, ""
 
     def start(self) -> None:
@@ -99,15 +100,22 @@ class RecordTap:
         if self.due and torch.is_grad_enabled() and len(args) == 1 and not kwargs:
             x = args[0]
             if isinstance(x, Tensor) and x.dim() > 0:
-                self._x = x.detach().clone()  # the model may write it
+                self._x, self._version = x.detach(), x._version
 
     def _after(self, args: Any, kwargs: Any, output: Any) -> None:
-        x, self._x = self._x, None
+        x, version, self._x = self._x, self._version, None
         if x is None or not isinstance(output, Tensor) or not output.requires_grad:
             return
         if output.dim() in (1, 2) and len(output) == len(x):
             outputs = output.detach()
-            output.register_hook(lambda slopes: self._read(x, outputs, slopes))  # type: ignore[no-untyped-call]
+            written = outputs._version
+
+            def read(slopes: Tensor) -> None:
+                # a model that writes its records or its outputs shows other ones
+                if x._version == version and outputs._version == written:
+                    self._read(x, outputs, slopes)
+
+            output.register_hook(read)  # type: ignore[no-untyped-call]
 
     def _read(self, x: Tensor, outputs: Tensor, slopes: Tensor) -> None:
         with torch.no_grad(), suppress(Exception):  # the loop's backward pass must go on
