@@ -8,8 +8,11 @@ import pytest
 import torch
 
 from leakgauge.core.checks import InputError
+from leakgauge.core.rng import derive
+from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.runs.question import Answer, Silent
 from leakgauge.runs.work import WorkFolder
+from leakgauge.tokens.features import record_features
 from leakgauge.tokens.metrics import METRICS
 from leakgauge.tokens.question import QUESTION
 from leakgauge.tokens.report.as_json import as_json
@@ -17,6 +20,8 @@ from leakgauge.tokens.report.levels import level_of
 from leakgauge.tokens.report.rows import courses
 from leakgauge.tokens.report.section import section
 from leakgauge.tokens.run.preparing import prepare
+from leakgauge.tokens.run.training import _batches, trained
+from leakgauge.tokens.sketch import Sketches
 from leakgauge.tokens.spec import TimelineSpec
 from support.command import run
 from support.linear import silent, telling
@@ -182,6 +187,47 @@ def test_pairs_of_the_training_are_measured_too(tmp_path: Path) -> None:
     assert any("a stream has no pairs" in note for note in found.run.notes)
     assert curve_of(found).steps == [2]
     assert run_question(telling(), tmp_path / "a", checkpoints=(0, 2), **settings) == found
+
+
+def test_a_critic_of_the_whole_training_judges_each_checkpoint(tmp_path: Path) -> None:
+    """Also the one before the training, with 200 batches for the paper's method."""
+    settings = {
+        "pairs": "stream-to-checkpoint",
+        "iterations": 40,
+        "critic_iterations": 5,
+        "estimator": ("paper", "infonce"),
+    }
+    found = run_question(telling(), tmp_path / "a", checkpoints=(0, 2), **settings)
+    assert found.missing == ()
+    by_method = {one.estimator: one for one in courses(found.measurements)[0].curves}
+    assert by_method["paper"].steps == by_method["infonce"].steps == [0, 2]
+    assert by_method["paper"].at("critic_gap", 0).n == 200
+    # the critic is one: it learned on the same pairs for both checkpoints
+    in_sample = [by_method["paper"].at("critic_gap_in_sample", step).value for step in (0, 2)]
+    assert in_sample[0] == in_sample[1]
+    assert by_method["paper"].at("critic_gap", 0) != by_method["paper"].at("critic_gap", 2)
+
+
+def test_pairs_of_the_whole_training_have_the_sketches_of_a_checkpoint(tmp_path: Path) -> None:
+    """With weights that do not move, a step's pair is the mean of its records' rows."""
+    still = {"pairs": "stream-to-checkpoint", "width": 4, "lr": 1e-30, "optimizer": "sgd"}
+    spec = TimelineSpec(**{**SMALL, **still, "checkpoints": (1,), "iterations": 3})
+    prepared = prepare(spec, telling())
+    folder = WorkFolder(tmp_path)
+    folder.guard(prepared.run)
+    (at,) = trained(prepared, "none", folder, Silent())
+    task, params = at.task(prepared.task)
+    every = prepared.rows(prepared.private)
+    sketches = Sketches(spec.width, derive(spec.seed, "timeline", "pairs"))
+    features = sketches("features", record_features(task, params, every.x))
+    batches = list(_batches(spec, len(every), 1))
+    wanted = torch.stack([features[batch].mean(0) for batch in batches])
+    torch.testing.assert_close(at.pairs["features"], wanted)
+    factoring = Factoring.start(task, params, every.x[:2], every.y[:2], layers=prepared.layers)
+    for name, one in factoring(params, every.x, every.y).items():
+        rows = torch.cat([sketches(name, chunk) for chunk in one.chunks()])
+        wanted = torch.stack([rows[batch].mean(0) for batch in batches])
+        torch.testing.assert_close(at.pairs[f"layer {name}"], wanted)
 
 
 def test_images_are_attacked_beside_it(tmp_path: Path) -> None:

@@ -17,16 +17,17 @@ from leakgauge.runs.setting import ASKING, ATTACK, DATA, TRAINING, setting
 from leakgauge.runs.spec import Spec
 from leakgauge.tokens.settings import METHODS, PAPER
 from leakgauge.tokens.words import (
+    ALL_PAIRS,
     AUTOENCODER,
     CHECKPOINT,
     CRITICS,
     INFONCE,
-    PAIRS,
     QUESTION,
     SCALES,
     SEPARABLE,
     STANDARDISED,
     STREAM,
+    STREAM_TO_CHECKPOINT,
     TOKENS,
 )
 
@@ -74,9 +75,11 @@ class TimelineSpec(Spec):
     pairs: str = setting(
         CHECKPOINT,
         f"where pairs of batches and gradients come from: {CHECKPOINT} (batches at each "
-        f"checkpoint) or {STREAM} (those of the training up to it)",
+        f"checkpoint), {STREAM} (those of the training up to it) or {STREAM_TO_CHECKPOINT} (a "
+        "critic learns on those of the whole training, and is evaluated on batches at each "
+        "checkpoint)",
         ATTACK,
-        choices=PAIRS,
+        choices=ALL_PAIRS,
     )
     features: str | None = setting(
         None,

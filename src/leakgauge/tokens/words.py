@@ -19,5 +19,9 @@ SCALES = (STANDARDISED, RAW)
 """Scales of the coordinates that critics see."""
 
 CHECKPOINT, STREAM = "checkpoint", "stream"
+STREAM_TO_CHECKPOINT = "stream-to-checkpoint"
 PAIRS = (CHECKPOINT, STREAM)
 """Sources of pairs: batches at one checkpoint, or those of the training itself."""
+
+ALL_PAIRS = (*PAIRS, STREAM_TO_CHECKPOINT)
+"""The same, and those of the whole training to learn from with checkpoint batches to report."""

@@ -15,7 +15,8 @@ from leakgauge.tokens.run.measuring import CheckpointFigure, measured
 from leakgauge.tokens.run.preparing import TokensPrepared
 from leakgauge.tokens.run.summarising import summarised
 from leakgauge.tokens.run.training import ModelCheckpoint, trained
-from leakgauge.tokens.words import QUESTION
+from leakgauge.tokens.spec import TimelineSpec
+from leakgauge.tokens.words import QUESTION, STREAM_TO_CHECKPOINT
 
 JobResult = dict[str, Any]
 CheckpointMeasure = Callable[[TokensPrepared, ModelCheckpoint], JobResult]
@@ -33,7 +34,11 @@ def answer(
     """
     spec = prepared.spec
     begin(folder, prepared.run, progress, identity=elsewhere(prepared.run))
-    course = [at for text in spec.defenses for at in trained(prepared, text, folder, progress)]
+    course = [
+        at
+        for text in spec.defenses
+        for at in _taught(spec, trained(prepared, text, folder, progress))
+    ]
     jobs: dict[str, CheckpointMeasure] = {"figures": measured}
     if spec.images and prepared.are_images:
         jobs["attack"] = attacked
@@ -55,6 +60,13 @@ def answer(
         f"nothing could be measured: {'; '.join(missing)}",
     )
     return Answer(prepared.run, measurements, missing)
+
+
+def _taught(spec: TimelineSpec, course: list[ModelCheckpoint]) -> list[ModelCheckpoint]:
+    """Return the checkpoints of a training, each with the pairs that its critic learns from."""
+    if spec.pairs != STREAM_TO_CHECKPOINT:
+        return course
+    return [replace(at, pairs=course[-1].pairs) for at in course]
 
 
 def _results(

@@ -37,7 +37,7 @@ from leakgauge.tokens.run.training import ModelCheckpoint
 from leakgauge.tokens.settings import PAIRS_OF_PAPER, PAPER, CriticSettings, settings_of
 from leakgauge.tokens.sources import FixedPairs, PairSplit, split_stream
 from leakgauge.tokens.spec import TimelineSpec
-from leakgauge.tokens.words import QUESTION, STREAM
+from leakgauge.tokens.words import QUESTION, STREAM, STREAM_TO_CHECKPOINT
 from leakgauge.training.utility import utility_of
 
 IN_NATS = (INFORMATION, PLACEBO, IN_SAMPLE)
@@ -113,7 +113,13 @@ def _of_pairs(
     given = {"critic": spec.critic, "scale": spec.scale}
     for token, method in product(spec.token, spec.estimator):
         settings = settings_of(token, method, iterations=spec.critic_iterations, **given)
-        own = _paper_pairs(parts, spec) if method == PAPER else parts
+        own = parts
+        if spec.pairs == STREAM_TO_CHECKPOINT:
+            own = _taught_by_the_stream(parts, at, spec, method)
+            if method == PAPER:
+                settings = CriticSettings.paper(token, pairs=len(pairs_of(at.pairs)))
+        elif method == PAPER:
+            own = _paper_pairs(parts, spec)
         yield from _figures(spec, own, _fitting(own, settings), token, method)
 
 
@@ -150,6 +156,28 @@ def _paper_pairs(parts: PairSplit, spec: TimelineSpec) -> PairSplit:
     generator = torch_stream(spec.seed, QUESTION, "paper's pairs")
     few = parts.fitting.draw(PAIRS_OF_PAPER, generator)
     return PairSplit(FixedPairs(few), parts.stopping, parts.reporting)
+
+
+def _taught_by_the_stream(
+    parts: PairSplit, at: ModelCheckpoint, spec: TimelineSpec, method: str
+) -> PairSplit:
+    """Return the parts with the pairs of the whole training to fit on.
+
+    The paper: 'during the training process of the monitored model, the trainer continuously
+    collects data-gradient pairs to train the MINE network'; then, at checkpoints, 'we extract 200
+    batches of data from the training set', and 'using the trained MINE network, we estimate the
+    mutual information'. So its method reports on 200 batches at the checkpoint, of records that the
+    training saw. The other methods report on the checkpoint's held-out records, whose batches the
+    training saw too.
+
+    References:
+        Privacy Tokens, sections 3.3 and 4.2.1.
+    """
+    stream = FixedPairs(pairs_of(at.pairs))
+    if method != PAPER:
+        return PairSplit(stream, parts.stopping, parts.reporting)
+    drawn = parts.fitting.draw(PAIRS_OF_PAPER, torch_stream(spec.seed, QUESTION, "judged pairs"))
+    return PairSplit(stream, parts.stopping, FixedPairs(drawn))
 
 
 def _fitting(parts: PairSplit, settings: CriticSettings) -> CriticSettings:

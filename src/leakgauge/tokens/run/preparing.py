@@ -23,7 +23,7 @@ from leakgauge.runs.spec import NONE, declared
 from leakgauge.tokens.features import WATCHED, check_names, default_layers
 from leakgauge.tokens.gathering import fewest_records, roomy_records
 from leakgauge.tokens.spec import TimelineSpec
-from leakgauge.tokens.words import CHECKPOINT, QUESTION, STREAM
+from leakgauge.tokens.words import QUESTION, STREAM
 
 TEST = 0.2
 """Share of the records in the test set."""
@@ -152,9 +152,7 @@ def _fitting(spec: TimelineSpec, private: int, test: int) -> tuple[TimelineSpec,
         InputError: the records are too few for the batches that the user names, or for any.
     """
     size = spec.batch_size
-    need, least = (
-        fewest_records(one) if spec.pairs == CHECKPOINT else 2 * one for one in (size, 1)
-    )
+    need, least = (2 * one if spec.pairs == STREAM else fewest_records(one) for one in (size, 1))
     fits = test >= FEWEST_TEST and private >= least
     if private < need and fits and size == declared(TimelineSpec)["batch_size"].default:
         smaller = replace(spec, batch_size=private // least)
@@ -191,7 +189,7 @@ def _notes(spec: TimelineSpec, private: int, *, are_images: bool) -> list[str]:
         f"low: batches of {spec.batch_size} need {enough} or more"
     )
     said = {
-        few: spec.pairs == CHECKPOINT and min(private, spec.records) < enough,
+        few: spec.pairs != STREAM and min(private, spec.records) < enough,
         ONE: spec.batch_size == 1,
         NO_PAIRS: spec.pairs == STREAM and 0 in spec.checkpoints,
         NOT_IMAGES: spec.images > 0 and not are_images,

@@ -28,6 +28,7 @@ class Stream:
         layers: names of the watched layers.
         width: largest number of kept values of each layer's gradient and of the features.
         seed: seed of the sketches.
+        every: steps from one kept pair to the next.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Stream:
         layers: Sequence[str],
         width: int,
         seed: int,
+        every: int = 1,
     ) -> None:
         self._task, self._features = task, features
         self._parameters = {
@@ -46,6 +48,7 @@ class Stream:
         }
         self._sketches = Sketches(width, seed)
         self._rows: deque[dict[str, Tensor]] = deque(maxlen=MOST)
+        self._every, self._seen = every, 0
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -58,6 +61,9 @@ class Stream:
             x: batch ``[B, ...]``.
             gradient: sent gradient of the batch, by parameter.
         """
+        self._seen += 1
+        if (self._seen - 1) % self._every:
+            return
         features = record_features(self._task, params, x, self._features).mean(0)
         row = {_FEATURES: self._sketches(_FEATURES, features[None])[0]}
         for name, parameters in self._parameters.items():
@@ -70,8 +76,9 @@ class Stream:
         names = self._rows[0] if self._rows else ()
         return {name: torch.stack([row[name] for row in self._rows]) for name in names}
 
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Restore the pairs of ``state``."""
+    def restore(self, state: Mapping[str, Tensor], *, seen: int = 0) -> None:
+        """Restore the pairs of ``state`` after a number of seen steps."""
+        self._seen = seen
         count = len(next(iter(state.values()), ()))
         self._rows.clear()
         for place in range(count):

@@ -17,9 +17,9 @@ from leakgauge.runs.question import Progress
 from leakgauge.runs.spec import NONE
 from leakgauge.runs.work import WorkFolder
 from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
-from leakgauge.tokens.run.streaming import Stream
+from leakgauge.tokens.run.streaming import MOST, Stream
 from leakgauge.tokens.spec import TimelineSpec
-from leakgauge.tokens.words import QUESTION, STREAM
+from leakgauge.tokens.words import CHECKPOINT, QUESTION, STREAM, STREAM_TO_CHECKPOINT
 from leakgauge.training.catalog import own_rate, parse_optimizer
 from leakgauge.training.local import Mover, StepCallback, plain_sgd, train
 from leakgauge.training.state import tensors_of, working_copy
@@ -173,7 +173,7 @@ def _sub_epochs(
         tensors = {name: kept["tensors"][name].to(leaf.device) for name, leaf in tensors.items()}
         mover.state = kept["optimizer"]
         if observed is not None:
-            observed.restore(kept["pairs"])
+            observed.restore(kept["pairs"], seen=step * spec.iterations)
     else:
         yield ModelCheckpoint(0, text, tensors)
     while step < spec.checkpoints[-1]:
@@ -227,13 +227,16 @@ def _batches(spec: TimelineSpec, count: int, step: int) -> Iterator[Tensor]:
 
 def _stream_of(prepared: TokensPrepared, data: Dataset) -> Stream | None:
     spec = prepared.spec
-    if spec.pairs != STREAM:
+    if spec.pairs == CHECKPOINT:
         return None
+    whole = spec.pairs == STREAM_TO_CHECKPOINT
     return Stream(
         prepared.task,
         data.x,
         features=prepared.features,
         layers=prepared.layers,
         width=spec.width,
-        seed=derive(spec.seed, QUESTION, "stream"),
+        # checkpoint batches need the same sketches
+        seed=derive(spec.seed, QUESTION, "pairs" if whole else STREAM),
+        every=-(-spec.checkpoints[-1] * spec.iterations // MOST) if whole else 1,
     )
