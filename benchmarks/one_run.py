@@ -12,7 +12,7 @@ flags. ``correct``: trainings that do what their claim says, by sampler; how man
 import argparse
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -98,7 +98,7 @@ def audited(seed: int, kind: str, claim: Profile, *, less: float = 1.0) -> DpAud
         for _ in range(STEPS * BATCH // RECORDS):
             for one, other in loader:
                 optimizer.zero_grad()
-                functional.cross_entropy(private(one), other).backward()
+                functional.cross_entropy(private(one), other).backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
     sampling: Any = "poisson" if kind == "poisson" else "loader"
     return audit.result(delta=DELTA, claim=claim, sampling=sampling)
@@ -164,7 +164,11 @@ def main() -> None:
     parser.add_argument("--correct", type=int, default=400)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    parts = {"simulated": simulated, "trained": trained, "correct": lambda: correct(given.correct)}
+    parts: dict[str, Callable[[], Iterator[str]]] = {
+        "simulated": simulated,
+        "trained": trained,
+        "correct": lambda: correct(given.correct),
+    }
     for name in given.part.split(","):
         for line in parts[name]():
             print(line, flush=True)
