@@ -72,7 +72,8 @@ def _domain(steps: Steps, tail: float, error: float) -> Any:
 
 
 def _divergences(steps: Steps) -> Floats:
-    divergences: Floats = sum(number * _of_step(noise, rate) for noise, rate, number in steps)
+    each = [number * _of_step(noise, rate) for noise, rate, number in steps]
+    divergences: Floats = np.sum(each, axis=0)
     return divergences
 
 
