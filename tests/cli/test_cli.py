@@ -428,7 +428,7 @@ def test_missing_features_are_not_refused(tmp_path: Path) -> None:
 
     path = variant(tmp_path, some_missing)
     done = command.run(
-        "audit", path, *BASE, *SMALL, "--drop-missing", "--out", tmp_path / "run", "--json"
+        "audit", path, *BASE, *QUICK, "--drop-missing", "--out", tmp_path / "run", "--json"
     )
     assert done.returncode == 0, done.stderr
     assert "5 rows" in done.stderr

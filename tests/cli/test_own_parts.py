@@ -133,7 +133,7 @@ def test_a_folder_of_other_code_is_refused(folder: Path, tmp_path: Path) -> None
     """Figures of an earlier version of a defense are not reused."""
     (tmp_path / "edited_parts.py").write_text(MODULE)
     words = (folder / "people.csv", "--label", "income", "--secret", "sex", *SMALL)
-    words = (*words, "--defense", "edited_parts:build", "--out", "out")
+    words = (*words, "--adversary", "energies", "--defense", "edited_parts:build", "--out", "out")
     assert command.run("audit", *words, cwd=tmp_path).returncode == 0
     (tmp_path / "edited_parts.py").write_text(MODULE + "\n# edited\n")
     done = command.run("audit", *words, cwd=tmp_path)

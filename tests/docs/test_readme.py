@@ -112,12 +112,15 @@ def small_audit(asks: list[str]) -> list[str]:
     if asks == ["membership"]:
         options += ["--adversary", "gradients:epochs=1"]
         options += ["--rounds", "1", "--hidden", "8"]
+    if everything:  # the fastest of those that each question has
+        options += ["--set", "inference.adversary=energies", "--set", "membership.adversary=loss"]
     if everything or "membership" in asks:
         options += ["--set", "membership.size=200"]
     if asks == ["layers"]:
         options += ["--trials", "120", "--adversary", "logistic"]
     if everything or "layers" in asks:
         options += ["--set", "layers.shadow_batches=60", "--set", "layers.held_out=40"]
+        options += ["--set", "layers.adversary=logistic"] if everything else []
     if everything or "timeline" in asks:
         options += [f"--set=timeline.{one}" for one in SMALL_TIMELINE]
     if everything or "proportion" in asks:

@@ -83,7 +83,7 @@ def test_one_step_is_recognised_and_its_record_rebuilt(
     tmp_path: Path, optimizer: str, title: str
 ) -> None:
     keep(tmp_path, optimizer)
-    one = found(tmp_path, "--iterations", 300)
+    one = found(tmp_path, "--iterations", 120)
     assert one["value"] > one["chance"] + 5
     assert one["matched"]["value"] > 0.99
     assert one["assumed"].startswith(title)
@@ -95,7 +95,7 @@ def test_one_step_is_recognised_and_its_record_rebuilt(
 @pytest.mark.calibration
 def test_several_steps_of_adam_are_simulated_without_being_asked_for(tmp_path: Path) -> None:
     keep(tmp_path, "adam", 4)
-    one = found(tmp_path, "--iterations", 300)
+    one = found(tmp_path, "--iterations", 120)
     assert one["assumed"].startswith("Adam at a rate of 0.001")
     assert one["value"] > one["chance"]
     assert one["matched"]["value"] > 0.95
@@ -158,12 +158,12 @@ def test_steps_of_sgd_are_simulated_and_their_momentum_is_read_off(
     tmp_path: Path, made: str, steps: int, said: str
 ) -> None:
     keep(tmp_path, made, steps)
-    one = found(tmp_path, "--iterations", 300)
+    one = found(tmp_path, "--iterations", 120)
     assert one["assumed"].startswith(said)
     assert "equal gradients" not in one["assumed"]
     assert one["matched"]["value"] > 0.99
     named = {"nesterov": "sgd:momentum=0.9,nesterov=True", "momentum": "sgd:momentum=0.9"}
-    words = ("--iterations", 300, "--local-optimizer", named.get(made, "sgd"))
+    words = ("--iterations", 120, "--local-optimizer", named.get(made, "sgd"))
     ended = asked(tmp_path, *words, "--json", "--out", "named")
     known = json.loads(ended.stdout)["reconstruction"]
     assert "assumed" not in known

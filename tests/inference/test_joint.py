@@ -32,13 +32,13 @@ from support.defenses import clip, dpsgd
 from support.figures import auroc
 from support.synthetic import records, small_stage
 
-JOINT = Joint(ridge=0.03, batches=120)
+JOINT = Joint(ridge=0.03, batches=60)
 NOISY = dpsgd(clip=0.5, noise=0.3, batch_size=8)
 
 
 def made(defense: Defense | None = None, attack: Joint = JOINT, **settings) -> GameStage:
     data = records(1.0, n=1500)
-    return small_stage(data, attack, defense=defense, trials=200, rounds=3, **settings)
+    return small_stage(data, attack, defense=defense, rounds=3, **{"trials": 100, **settings})
 
 
 def wide(parts: list[dict[str, torch.Tensor]]) -> np.ndarray:

@@ -382,7 +382,7 @@ PICTURES = {"label": "smile", "secret": "glasses", "group": None, "shadow": 200}
 
 def test_pictures_are_played_with_a_cnn_and_other_columns_are_no_features() -> None:
     frame, pixels = pictures()
-    prepared = ready(source(frame, pixels), spec("property", **PICTURES))
+    prepared = ready(source(frame, pixels), spec("property", adversaries=("energies",), **PICTURES))
     stage = prepared.stages[0]
     assert stage.private.x.shape[1:] == (3, 16, 16)
     assert "Conv2d" in repr(stage.task.model)

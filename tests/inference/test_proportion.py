@@ -184,7 +184,8 @@ def test_the_prior_of_a_question_counts_all_values_above_it() -> None:
 
 
 def test_held_out_batches_of_a_proportion_can_be_scored_too() -> None:
-    stage = small_stage(records(3.0), FOREST, ask="proportion", batch_size=20, stack=True)
+    few = replace(FOREST, trees=5, batches=100)
+    stage = small_stage(records(3.0), few, ask="proportion", batch_size=20, stack=True)
     found = {r.round for r in audit(stage)}
     assert {"accumulated", "stacked", 1, 2} <= found
 

@@ -242,7 +242,7 @@ def test_a_setting_that_the_accountant_counts_is_no_fault_unless_stated() -> Non
         assert found.deviates == (stated is not None)
         assert ("the noise in all 4 layers has 0." in found.verdict) == (stated is not None)
     # The claim of noise 1 for these steps: no accountant counts so little.
-    found = audit.result(delta=1e-5, claim=claim_of("prv"))
+    found = audit.result(delta=1e-5, claim=claim_of("rdp"))
     assert "the steps that the accountant counted have an epsilon of" in found.verdict
 
 

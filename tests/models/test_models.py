@@ -405,7 +405,11 @@ SCALES = {
 
 
 @pytest.mark.parametrize(
-    ("network", "published"), [(resnet20, 0.9173), (resnet56, 0.9339)], ids=["20", "56"]
+    ("network", "published"),
+    [
+        pytest.param(resnet20, 0.9173, id="20"),
+        pytest.param(resnet56, 0.9339, id="56", marks=pytest.mark.slow),
+    ],
 )
 def test_a_published_resnet_with_padded_shortcuts(
     data_folder: Path, network, published: float

@@ -1,5 +1,6 @@
 """The program: finds the commands, runs one, and turns refusals into one line."""
 
+import functools
 import io
 import os
 import pkgutil
@@ -75,9 +76,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        if sys.argv[1:] != ["--version"]:
-            load_commands()
-        code = app(standalone_mode=False)
+        program = app if sys.argv[1:] == ["--version"] else _program()
+        code = program(standalone_mode=False)
     except InputError as error:
         sys.exit(_refuse(str(error)))
     except MemoryError:
@@ -98,6 +98,13 @@ def main() -> None:
             sys.exit(_fault(error))
         sys.exit(_refuse(f"{error}; what is finished is kept: repeat the command to resume"))
     sys.exit(code or 0)
+
+
+@functools.cache
+def _program() -> Callable[..., int | None]:
+    """Return the program with all commands, which takes long enough to be kept."""
+    load_commands()
+    return typer.main.get_command(app)
 
 
 def _fault(error: Exception) -> int:

@@ -35,7 +35,7 @@ def require(condition: bool, message: str) -> None:
         raise InputError(message)
 
 
-def require_known(name: str, known: Collection[str], message: str) -> None:
+def require_known(name: object, known: Collection[str], message: str) -> None:
     """Raise ``InputError`` with the message and the nearest known word, unless a name is known.
 
     >>> require_known("incme", ["age", "income"], "no column 'incme'")
@@ -43,7 +43,7 @@ def require_known(name: str, known: Collection[str], message: str) -> None:
     leakgauge.core.checks.InputError: no column 'incme'; did you mean 'income'?
     """
     if name not in known:
-        raise InputError(message + nearest(name, known))
+        raise InputError(message + nearest(str(name), known))
 
 
 def require_positive(value: float, name: str) -> None:
@@ -70,5 +70,4 @@ def require_count(value: int, name: str) -> None:
 
 def require_choice(value: str, name: str, choices: Iterable[str]) -> None:
     """Refuse a word that is not one of ``choices``."""
-    options = list(choices)
-    require(value in options, f"{name} is {value!r}{nearest(value, options)}")
+    require_known(value, list(choices), f"{name} is {value!r}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin
 
-from leakgauge.core.checks import nearest, require
+from leakgauge.core.checks import require, require_known
 from leakgauge.core.numbers import MOST, read_number
 
 NEEDED = "needed"
@@ -68,7 +68,7 @@ def read(text: str, known: Mapping[str, Kinds], what: str) -> tuple[str, dict[st
     leakgauge.core.checks.InputError: defense 'prune' has no setting 'rat'; did you mean 'rate'?
     """
     name, colon, rest = (part.strip() for part in text.partition(":"))
-    require(name in known, f"{what} {name!r} is not known{nearest(name, known)}")
+    require_known(name, known, f"{what} {name!r} is not known")
     return name, read_settings(name, rest if colon else None, known[name], what)
 
 
@@ -91,7 +91,7 @@ def read_settings(name: str, text: str | None, kinds: Kinds, what: str) -> dict[
     for part in text.split(",") if text is not None else ():
         key, _, value = (side.strip() for side in part.partition("="))
         require(bool(kinds), f"{what} {name!r} takes no settings; write it without {part!r}")
-        require(key in kinds, f"{what} {name!r} has no setting {key!r}{nearest(key, kinds)}")
+        require_known(key, kinds, f"{what} {name!r} has no setting {key!r}")
         require(key not in settings, f"{what} {f'{name}:{text}'!r} sets {key!r} twice")
         settings[key] = _value(value, kinds[key], f"{name}: {key}")
     return settings

@@ -9,7 +9,7 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.parsing import Key, Notation, keys_of, kinds_of, read_settings, required_of
 from leakgauge.core.user_code import function_of, one_line
 
@@ -82,7 +82,8 @@ class Registry:
             return make
         if name in registered(self.group):
             return _loaded(registered(self.group)[name], self.what)
-        require(":" in name, f"{self.what} {name!r} is not known{nearest(name, self.names())}")
+        if ":" not in name:
+            require_known(name, self.names(), f"{self.what} {name!r} is not known")
         return function_of(name, self.what)
 
     def keys(self, name: str, *, supplied: Collection[str] = ()) -> Mapping[str, Key]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.code_files import code_digest, marks_of
 
 _IMPORTED: dict[str, str] = {}
@@ -44,7 +44,7 @@ def function_of(spec: str, option: str) -> Callable[..., Any]:
     finally:
         sys.dont_write_bytecode = written
     known = [key for key, value in vars(module).items() if callable(value)]
-    require(name in known, f"{option} {spec}: no function {name!r} there{nearest(name, known)}")
+    require_known(name, known, f"{option} {spec}: no function {name!r} there")
     function: Callable[..., Any] = getattr(module, name)
     return function
 

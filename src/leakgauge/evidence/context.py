@@ -8,7 +8,7 @@ from typing import Any
 import pydantic
 from pydantic_core import PydanticCustomError
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.outside import read_written
 from leakgauge.runs.spec import first_problem
 
@@ -76,9 +76,7 @@ def read_context(path: Path | None) -> Context:
     )
     known = Context.model_fields
     for name in values:
-        require(
-            name in known, f"{what} has an unknown key {str(name)!r}{nearest(str(name), known)}"
-        )
+        require_known(name, known, f"{what} has an unknown key {str(name)!r}")
     try:
         return Context.model_validate(values)
     except pydantic.ValidationError as error:

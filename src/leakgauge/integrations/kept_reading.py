@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.integrations.kept import KINDS, MODELS, ROUNDS, RUNS
 from leakgauge.integrations.kept_base import refuse_other_base
 from leakgauge.integrations.kept_file import KeptBase, read_about
@@ -165,10 +165,7 @@ class KeptRounds:
                 f"round {one} was not kept; there are {', '.join(map(str, self.rounds))}",
             )
         for client in clients:
-            require(
-                client in self.clients,
-                f"no client {client!r} was kept{nearest(client, self.clients)}",
-            )
+            require_known(client, self.clients, f"no client {client!r} was kept")
         chosen = tuple(
             one
             for one in self.updates

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from leakgauge.integrations.opacus_canaries import Draws
+from leakgauge.integrations.opacus_epsilons import Steps, prv_epsilon, renyi_epsilon
 from leakgauge.integrations.opacus_samplers import Ints
 from leakgauge.privacy.conformance import (
     CLAIM,
@@ -106,8 +107,8 @@ class Stated:
         return KnownShape(shift, of, n, known, self._at_most if self._draws.rate else None)
 
     def _at_most(self, shift: float, delta: float) -> float:
-        """Return Opacus' upper bound of the epsilon of a shift, which is quick."""
-        return self._epsilon("rdp", delta, 1 / shift, self._noise) if self.history else math.inf
+        """Return an upper bound of the epsilon of a shift, which is quick."""
+        return renyi_epsilon(self._steps(1 / shift), delta) if self.history else math.inf
 
     def _epsilon_of_shift(self, shift: float, delta: float) -> float:
         if shift <= 0:
@@ -118,9 +119,16 @@ class Stated:
         if not poisson or self._is_large(shift, delta):
             return of_sums
         with suppress(ArithmeticError, ValueError, RuntimeError):
-            most = self._epsilon("prv", delta, 1 / shift, self._noise, eps_error=PRV_ERROR)
+            most = prv_epsilon(self._steps(1 / shift), delta, PRV_ERROR)
             return max(of_sums, most - 2 * PRV_ERROR)
         return of_sums
+
+    def _steps(self, factor: float) -> Steps:
+        """Return the counted steps, with the stated noise times a factor."""
+        return tuple(
+            (factor * (self._noise or noise), rate, number)
+            for (noise, rate), number in self.history.items()
+        )
 
     def _is_large(self, shift: float, delta: float) -> bool:
         """Return whether a tight accountant would take much time and memory."""
@@ -202,8 +210,6 @@ class Stated:
         kind: str,
         delta: float,
         factor: float = 1.0,
-        stated: float | None = None,
-        **more: float,
     ) -> float:
         """Return what an accountant gives for the counted steps, with other noise."""
         from opacus.accountants import create_accountant
@@ -211,10 +217,8 @@ class Stated:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on orders, domains and approximations
             accountant = create_accountant(kind)
-            accountant.history = [
-                (factor * (stated or noise), q, n) for (noise, q), n in self.history.items()
-            ]
-            return float(accountant.get_epsilon(delta, **more))
+            accountant.history = [(factor * noise, q, n) for (noise, q), n in self.history.items()]
+            return float(accountant.get_epsilon(delta))
 
     def _counted(self) -> int | None:
         history = getattr(getattr(self._engine, "accountant", None), "history", None)

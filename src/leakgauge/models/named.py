@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from leakgauge.core.checks import nearest, require
+from leakgauge.core.checks import require_known
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +68,7 @@ def build(
 
     from leakgauge.models.initialisation import initialise
 
-    require(name in NETS, f"network {name!r} is not known{nearest(name, NETS)}")
+    require_known(name, NETS, f"network {name!r} is not known")
     # The next line's weights are replaced by those of the scheme. With a separate generator,
     # "pytorch" gives the weights of a direct call of the network's function.
     model = _make(name, channels, classes, side, torch.Generator(generator.device))

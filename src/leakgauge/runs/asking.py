@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, nearest, require, require_known
 from leakgauge.runs.question import Asked, Question, question_of
 from leakgauge.runs.reading import read_value
 from leakgauge.runs.setting import Declared
@@ -182,7 +182,7 @@ def setting_of(
     if owner is None:
         raise InputError(f"{where}: no question {question!r}{nearest(question, questions)}")
     known = declared(owner.Spec)
-    require(key in known, f"{where}: {question} has no setting {key!r}{nearest(key, known)}")
+    require_known(key, known, f"{where}: {question} has no setting {key!r}")
     return owner, known[key]
 
 
@@ -254,7 +254,7 @@ def _refuse_unused(
         name for one in questions.values() for name in (*declared(one.Spec), *one.Spec.aliases)
     ]
     for option in request.options:
-        require(option in every, f"no setting {option!r}{nearest(option, dict.fromkeys(every))}")
+        require_known(option, dict.fromkeys(every), f"no setting {option!r}")
         used = any(_field(questions[name].Spec, option) is not None for name in groups)
         require(
             used,

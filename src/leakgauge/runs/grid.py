@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from leakgauge.core.checks import InputError, nearest, require, require_choice
+from leakgauge.core.checks import InputError, nearest, require, require_choice, require_known
 from leakgauge.runs.grid_file import GridFile, make_row, refuse_unknown
 from leakgauge.runs.paper import PaperRow
 from leakgauge.runs.question import Question, question_of
@@ -193,7 +193,7 @@ def _choices(one: Declared, value: Any) -> list[Any]:
 
 def _values(known: Mapping[str, Declared], name: str, text: str) -> list[Any]:
     """The values of ``--set NAME=VALUE,VALUE``, a cell each."""
-    require(name in known, f"--set has an unknown key {name!r}{nearest(name, known)}")
+    require_known(name, known, f"--set has an unknown key {name!r}")
     one = known[name]
     where = f"--set {name}"
     if one.kind is tuple and not one.setting.cells:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import pydantic
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.outside import read_written
 from leakgauge.runs.paper import PaperRow
 from leakgauge.runs.spec import first_problem
@@ -97,7 +97,7 @@ def refuse_unknown(names: Iterable[object], known: Iterable[str], where: str) ->
     """
     words = list(known)
     for name in names:
-        require(name in words, f"{where} has an unknown key {name!r}{nearest(str(name), words)}")
+        require_known(name, words, f"{where} has an unknown key {name!r}")
 
 
 def _type(content: Any) -> str:

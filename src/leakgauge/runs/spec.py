@@ -19,7 +19,7 @@ from typing import (
 
 import pydantic
 
-from leakgauge.core.checks import LARGEST, InputError, nearest, require, require_choice
+from leakgauge.core.checks import LARGEST, InputError, require, require_choice, require_known
 from leakgauge.core.numbers import MOST
 from leakgauge.core.strict import Truth, Whole
 from leakgauge.core.user_code import source_hash
@@ -174,9 +174,7 @@ def make_spec(kind: type[Spec], values: Mapping[str, Any], where: str = "") -> S
     known = declared(kind)
     start = f"{where} " if where else ""
     for name in values:
-        require(
-            name in known, f"{start}has an unknown key {str(name)!r}{nearest(str(name), known)}"
-        )
+        require_known(name, known, f"{start}has an unknown key {str(name)!r}")
     given = {
         name: (value,) if _is_single(known[name], value) else value
         for name, value in values.items()

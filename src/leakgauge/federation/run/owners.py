@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import nearest, require
+from leakgauge.core.checks import require, require_known
 from leakgauge.core.types import Dataset
 from leakgauge.federation.spec import CLIENT
 from leakgauge.integrations.kept_reading import KeptRounds
@@ -52,7 +52,7 @@ def _numbers(clients: Sequence[str], owner: Mapping[str, int], most: int) -> dic
         most: largest number of the secret.
     """
     for name, number in owner.items():
-        require(name in clients, f"--owner names {name!r}{nearest(name, clients)}")
+        require_known(name, clients, f"--owner names {name!r}")
         require(number <= most, f"--owner {name}={number}: the secret {CLIENT!r} ends at {most}")
     twice = len(set(owner.values())) < len(owner)
     require(not twice, "--owner names one number for two clients; each has its own records")

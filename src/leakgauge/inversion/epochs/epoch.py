@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import nearest, require
+from leakgauge.core.checks import require, require_known
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 from leakgauge.training.update import Update
@@ -85,7 +85,7 @@ class Epoch:
     def __post_init__(self) -> None:
         for name in {**self.params, **self.grads}:
             for whole, part in (("weights", self.params), ("gradient", self.grads)):
-                require(name in part, f"parameter {name!r} has no {whole}{nearest(name, part)}")
+                require_known(name, part, f"parameter {name!r} has no {whole}")
             came, wanted = list(self.grads[name].shape), list(self.params[name].shape)
             require(
                 came == wanted and len(came) > 0,

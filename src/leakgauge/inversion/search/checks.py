@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.losses import is_class_loss
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.flattening import flat_leaf
@@ -44,7 +44,7 @@ def check_gradients(params: Params, observed: Grads) -> int:
         InputError: a name or a shape does not fit, or a row is not finite or all zeros.
     """
     for name in observed:
-        require(name in params, f"gradient of {name!r}: no such parameter{nearest(name, params)}")
+        require_known(name, params, f"gradient of {name!r}: no such parameter")
     for name, value in params.items():
         require(name in observed, f"the gradient of {name!r} is missing; the model has it")
         shape = observed[name].shape

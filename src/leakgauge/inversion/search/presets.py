@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from torch import nn
 
-from leakgauge.core.checks import nearest, require
+from leakgauge.core.checks import require_known
 from leakgauge.core.types import Task
 from leakgauge.defenses import Defense
 from leakgauge.inversion.methods import Method, Traits
@@ -152,10 +152,10 @@ def preset(name: str, **changed: Any) -> SearchSettings:
     Traceback (most recent call last):
     leakgauge.core.checks.InputError: an attack has no setting 'restart'; did you mean 'restarts'?
     """
-    require(name in PRESETS, f"attack {name!r} is not known{nearest(name, PRESETS)}")
+    require_known(name, PRESETS, f"attack {name!r} is not known")
     known = [field.name for field in fields(SearchSettings)]
     for setting in changed:
-        require(setting in known, f"an attack has no setting {setting!r}{nearest(setting, known)}")
+        require_known(setting, known, f"an attack has no setting {setting!r}")
     return replace(PRESETS[name], **changed)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import nearest, require
+from leakgauge.core.checks import nearest, require, require_known
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source
@@ -129,7 +129,7 @@ def _filled(spec: LayersSpec, source: Source) -> tuple[dict[str, Any], str]:
             spec.secret is not None or len(known) == 1, f"--secret is missing{nearest('', known)}"
         )
         secret = known[0] if spec.secret is None else spec.secret
-        require(secret in known, f"--secret is {secret!r}{nearest(secret, known)}")
+        require_known(secret, known, f"--secret is {secret!r}")
         return {}, secret
     roles = roles_for(spec, source, secret=spec.secret, secret_needed=True)
     filled = {"label": roles.label, "group": roles.group, "drop": roles.drop, "bins": roles.bins}
@@ -155,7 +155,7 @@ def _against_others(records: Records, secret: str, value: str) -> Records:
     """Return the records with a secret of two values: the property, and all others."""
     codes = records.secrets[secret]
     names = names_of(records, secret)
-    require(value in names, f"{secret!r} has no value {value!r}{nearest(value, names)}")
+    require_known(value, names, f"{secret!r} has no value {value!r}")
     own = {secret: (codes == names.index(value)).long()}
     values = {secret: (f"not {value}", value)}
 
@@ -182,7 +182,7 @@ def _layers(spec: LayersSpec, task: Task, data: Dataset) -> list[Layer]:
         "another; bring a deeper one, for example --hidden 100",
     )
     for name in spec.layers:
-        require(name in names, f"the network has no layer {name!r}{nearest(name, names)}")
+        require_known(name, names, f"the network has no layer {name!r}")
     wanted = spec.layers or names
     return [one for one, name in zip(found, names, strict=True) if name in wanted]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakgauge.core.checks import nearest, require
+from leakgauge.core.checks import require, require_known
 from leakgauge.report.differences import pairing, saying
 from leakgauge.report.differences.audited import Audited, Topic, TopicFigures
 from leakgauge.report.differences.difference import AuditDifference, difference_of
@@ -187,9 +187,7 @@ def compare_audits(
 
 def _require_defense(name: str, audit: Audited, which: str) -> None:
     known = audit.defenses
-    require(
-        name in known, f"{which} audit ({audit.name}) has no defense {name!r}{nearest(name, known)}"
-    )
+    require_known(name, known, f"{which} audit ({audit.name}) has no defense {name!r}")
 
 
 def _compared_topic(
