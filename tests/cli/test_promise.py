@@ -1,13 +1,18 @@
 """``leakgauge promise``, and the warnings of other commands about claims that are wrong."""
 
+import io
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from leakgauge.catalog import questions
+from leakgauge.cli.promise_table import promise_table
+from leakgauge.integrations.filter_files import read_filters
+from leakgauge.integrations.filter_promises import PromiseTerms, promise_of
 from leakgauge.runs.room import doubted_claims
 from leakgauge.runs.spec import declared, make_spec
 from support import command, gated_audit
@@ -57,13 +62,13 @@ def test_the_table_has_claims_follows_and_what_to_write(config: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     svt, percentile, flip = (row(ended.stdout, f"{one} ") for one in
                              ("SVTPrivacy", "PercentilePrivacy", "DPFilter"))  # fmt: skip
-    assert "epsilon 0.1 at delta 0" in svt
-    assert "epsilon 70,333 to 70,334 at delta 0" in svt
+    assert "epsilon 0.1  " in svt
+    assert "epsilon 70,333 to 70,334" in svt
     assert "no differential privacy" in percentile
-    assert "epsilon 10 at delta 1e-05  epsilon 8.52e+08 at delta 1e-05" in flip
-    assert "sensitivity=2.07" in flip
+    assert "epsilon 10, delta 1e-05  epsilon 8.52e+08, delta 1e-05" in flip
+    assert "- DPFilter: sensitivity=2.07" in ended.stdout
     assert "at the clip its own formula gives epsilon 100,000" in ended.stdout
-    assert "unit of privacy: client, replaced" in ended.stdout
+    assert "Unit of privacy: client, replaced." in ended.stdout
 
 
 def test_unit_and_relation_change_what_follows(config: Path) -> None:
@@ -138,8 +143,50 @@ def test_exit_code_three_where_no_filter_keeps_the_epsilon(
     path = tmp_path / "mods.yaml"
     settings = f"clipping_norm: 1, sensitivity: {sensitivity}, epsilon: 10, delta: 1e-5"
     path.write_text(f"mods:\n  - LocalDpMod: {{{settings}}}\n  - fixedclipping_mod\n")
-    assert command.run("promise", path, "--fail-above", 10).returncode == code
+    ended = command.run("promise", path, "--fail-if", "epsilon > 10")
+    assert ended.returncode == code, ended.stderr
+    word = "fail" if code else "pass"
+    assert f"gate: {word} (epsilon > 10): the epsilon is " in ended.stdout
     assert command.run("promise", path).returncode == 0
+
+
+def test_noise_of_the_server_counts_for_the_published_model_alone(tmp_path: Path) -> None:
+    path = tmp_path / "mods.yaml"
+    path.write_text(
+        "mods: [fixedclipping_mod]\nstrategy:\n  DifferentialPrivacyClientSideFixedClipping:\n"
+        "    {noise_multiplier: 2, clipping_norm: 1, num_sampled_clients: 9}\n"
+    )
+    for rule, code in (("epsilon > 8", 3), ("published.epsilon > 8", 0)):
+        assert command.run("promise", path, "--fail-if", rule).returncode == code
+    both = ("--fail-if", "epsilon > 8", "--fail-if", "published.epsilon > 8")
+    ended = command.run("promise", path, "--json", *both)
+    assert ended.returncode == 3
+    assert [one["fails"] for one in json.loads(ended.stdout)["gate"]] == [True, False]
+
+
+def test_a_file_without_filters_is_an_answer_and_fails_a_rule(tmp_path: Path) -> None:
+    path = tmp_path / "config_fed_server.json"
+    path.write_text(json.dumps({"workflows": [], "task_result_filters": []}))
+    ended = command.run("promise", path)
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("The file switches on no filter of what a client sends")
+    assert command.run("promise", path, "--fail-if", "epsilon > 8").returncode == 3
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_nothing_is_cut_on_a_narrow_terminal(config: Path, columns: int) -> None:
+    asked = PromiseTerms(rounds=20)
+    promises = [promise_of(one, asked) for one in read_filters(config).filters]
+    text = io.StringIO()
+    Console(file=text, width=columns).print(promise_table(promises, asked))
+    assert "…" not in text.getvalue()
+    assert "200,020" in text.getvalue()
+
+
+def test_the_verdict_comes_first(config: Path) -> None:
+    ended = command.run("promise", config, "--rounds", 20)
+    said = "What a client sends keeps epsilon 200,000 to 200,020 over 20 rounds, which protects"
+    assert ended.stdout.startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -152,6 +199,9 @@ def test_exit_code_three_where_no_filter_keeps_the_epsilon(
         (("--delta", 1), "--delta is 1"),
         (("--shows", 0), "--shows is 0"),
         (("--shows", 2), "4 trials cannot show any epsilon"),
+        (("--fail-if", "epsilon < 8"), "--fail-if is 'epsilon < 8': a larger epsilon is worse"),
+        (("--fail-if", "advantage > 8"), "--fail-if is 'advantage > 8'; expected epsilon or pub"),
+        (("--fail-if", "epsilon 8"), "--fail-if is 'epsilon 8'; expected METRIC OP NUMBER"),
     ],
 )
 def test_wrong_options_are_one_line(words: tuple[object, ...], reason: str, config: Path) -> None:

@@ -1,7 +1,6 @@
 """The filters of a federation's configuration, against the classes of NVFlare and Flower."""
 
 import inspect
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +8,11 @@ import numpy as np
 import pytest
 
 from leakgauge.core.checks import InputError
-from leakgauge.integrations.filter_files import (
-    ARRIVING,
-    AT_SERVER,
-    OUTGOING,
-    SwitchedOn,
-    read_filters,
-)
-from leakgauge.integrations.filter_promises import _PARAMETERS, SCALARS, PromiseTerms, promise_of
+from leakgauge.integrations.filter_arguments import PARAMETERS
+from leakgauge.integrations.filter_files import read_filters
+from leakgauge.integrations.filter_promises import PromiseTerms, epsilon_kept, promise_of
+from leakgauge.integrations.filter_words import OPEN, WITHOUT_NOISE
+from leakgauge.integrations.switched_on import SwitchedOn
 from leakgauge.privacy.accounting import delta_gaussian
 from leakgauge.privacy.promises import Neighbours
 
@@ -39,17 +35,17 @@ def original(name: str) -> Any:
     return getattr(mod, name, None) or getattr(strategy, name)
 
 
-@pytest.mark.parametrize("name", _PARAMETERS)
+@pytest.mark.parametrize("name", PARAMETERS)
 def test_arguments_and_defaults_are_those_of_the_package(name: str) -> None:
     theirs = original(name)
     if not inspect.isclass(theirs):
-        assert _PARAMETERS[name] == {}  # a mod without settings
+        assert PARAMETERS[name] == {}  # a mod without settings
         return
     parameters = inspect.signature(theirs).parameters
     known = {key: one.default for key, one in parameters.items()}
     for other in ("strategy", "accountant"):  # objects, which no file can hold
         known.pop(other, None)
-    assert _PARAMETERS[name] == known
+    assert PARAMETERS[name] == known
 
 
 def test_nvflare_counts_the_epsilon_that_we_count() -> None:
@@ -64,7 +60,7 @@ def test_nvflare_counts_the_epsilon_that_we_count() -> None:
     dxo = DXO(DataKind.WEIGHT_DIFF, data={"w": update, "count": np.array(7.0)})
     sent = filter_.process_dxo(dxo, Shareable(), FLContext())
     assert sent is not None
-    assert float(sent.data["count"]) == 7.0  # what ``SCALARS`` says
+    assert float(sent.data["count"]) == 7.0  # what ``OPEN`` says
     found = promise_of(SwitchedOn("SVTPrivacy", SVT, {}), PromiseTerms(parameters=2001))
     assert found.one is not None
     count = filter_.get_privacy_ledger()[0]["epsilon_release"]
@@ -81,67 +77,7 @@ def test_flower_leaves_a_single_number_as_it_is() -> None:
     flower.add_gaussian_noise_inplace(after, 5.0)
     assert after[1] == 10.0
     found = promise_of(SwitchedOn("LocalDpMod", "LocalDpMod", FLIP))
-    assert SCALARS in found.notes
-
-
-@pytest.fixture
-def client(tmp_path: Path) -> Any:
-    """Return a function that writes a client's configuration and reads its filters."""
-
-    def read(*filters: Any, name: str = "config_fed_client.json", **others: Any) -> Any:
-        chain = {"tasks": ["train"], "filters": list(filters)}
-        content = {"format_version": 2, "task_result_filters": [chain], **others}
-        (tmp_path / name).write_text(json.dumps(content))
-        return read_filters(tmp_path / name)
-
-    return read
-
-
-def test_filters_are_read_by_path_and_by_name(client: Any) -> None:
-    found = client({"path": SVT, "args": {"fraction": 0.2}}, {"name": "PercentilePrivacy"})
-    assert [one.name for one in found.filters] == ["SVTPrivacy", "PercentilePrivacy"]
-    assert dict(found.filters[0].arguments) == {"fraction": 0.2}
-    assert all(one.covers for one in found.filters)
-    assert found.rounds is None
-
-
-def test_results_of_other_tasks_leave_without_the_filter(client: Any) -> None:
-    tasks = [{"tasks": ["train", "validate", "submit_model"], "executor": {}}]
-    (one,) = client({"path": SVT}, executors=tasks).filters
-    assert one.notes == ("results of the task 'submit_model' leave without it",)
-    assert not one.covers
-
-
-def test_a_filter_of_what_arrives_or_on_the_server_is_named(client: Any) -> None:
-    chain = [{"tasks": ["train"], "filters": [{"path": SVT}]}]
-    (one,) = client(task_data_filters=chain).filters
-    assert one.notes == (ARRIVING,)
-    flow = [{"id": "sag", "args": {"num_rounds": 20}}]
-    found = client({"path": SVT}, workflows=flow, task_data_filters=chain)
-    assert [one.notes for one in found.filters] == [(AT_SERVER,), (OUTGOING,)]
-    assert found.rounds == 20
-    turned = [{"tasks": ["train"], "direction": "out", "filters": [{"path": SVT}]}]
-    assert client(task_data_filters=turned).filters[0].covers
-
-
-def test_a_privacy_policy_of_a_site_is_read(tmp_path: Path) -> None:
-    scopes = [{"name": "public", "task_result_filters": [{"name": "PercentilePrivacy"}]}]
-    (tmp_path / "privacy.json").write_text(json.dumps({"scopes": scopes}))
-    (one,) = read_filters(tmp_path / "privacy.json").filters
-    assert one.name == "PercentilePrivacy"
-    assert one.covers
-
-
-def test_a_flower_app_states_its_mod_by_its_settings(tmp_path: Path) -> None:
-    path = tmp_path / "pyproject.toml"
-    path.write_text(
-        "[tool.flwr.app.config]\nnum-server-rounds = 3\nclipping-norm = 1\n"
-        "sensitivity = 1e-4\nepsilon = 10\ndelta = 1e-5\n"
-    )
-    found = read_filters(path)
-    (one,) = found.filters
-    assert (one.name, dict(one.arguments), found.rounds) == ("LocalDpMod", FLIP, 3)
-    assert "assumed from the settings" in one.notes[0]
+    assert OPEN in found.notes
 
 
 def test_yaml_of_mods_is_read_and_text_is_a_number(tmp_path: Path) -> None:
@@ -179,9 +115,9 @@ def test_a_copy_of_a_filter_is_recognised_and_this_is_said() -> None:
 
 
 def test_an_unknown_filter_is_not_judged() -> None:
-    found = promise_of(SwitchedOn("HEModelEncryptor", "nvflare.app_opt.he.x.HEModelEncryptor", {}))
+    found = promise_of(SwitchedOn("GaussianPrivacy", "mine.GaussianPrivacy", {"sigma0": 0.1}))
     assert not found.known
-    assert not found.keeps(1e9)
+    assert epsilon_kept([found]) is None
     assert "nothing is said of it" in found.notes[0]
 
 
@@ -223,38 +159,109 @@ def test_a_missing_argument_is_refused() -> None:
         promise_of(SwitchedOn("LocalDpMod", "LocalDpMod", {"clipping_norm": 1}))
 
 
+def of(name: str, scope: str = "", **arguments: Any) -> Any:
+    return promise_of(SwitchedOn(name, name, arguments, scope=scope))
+
+
+def test_the_best_filter_of_a_scope_and_the_worst_scope_count() -> None:
+    weak, strong = (of("LocalDpMod", "a", **{**FLIP, "sensitivity": one}) for one in (1, 3))
+    other = of("LocalDpMod", "b", **{**FLIP, "sensitivity": 2})
+    for promises, scopes, best in (
+        ((weak, strong), ("a",), strong),
+        ((weak, strong, other), ("a", "b"), other),
+    ):
+        assert epsilon_kept(promises, scopes) == best.training
+    assert epsilon_kept((weak, strong), ("a", "b")) is None  # nothing is filtered in b
+
+
+def test_noise_of_the_server_protects_the_published_model_alone() -> None:
+    central = of(
+        "DifferentialPrivacyServerSideFixedClipping",
+        noise_multiplier=1, clipping_norm=1, num_sampled_clients=10,
+    )  # fmt: skip
+    assert epsilon_kept([central]) is None
+    assert epsilon_kept([central], published=True) == central.training
+    assert any("10 clients of equal weight" in note for note in central.notes)
+    local = of("LocalDpMod", **{**FLIP, "sensitivity": 9})
+    assert epsilon_kept([central, local], published=True) == local.training
+
+
+def test_a_client_of_more_weight_needs_more_noise_in_flower() -> None:
+    """Flower's own accounting refuses weights that differ, as the note says."""
+    original("DifferentialPrivacyServerSideFixedClipping")
+    from flwr.serverapp.strategy import dp_fixed_clipping
+
+    assert "equal client weights" in inspect.getsource(dp_fixed_clipping)
+
+
 @pytest.mark.parametrize(
-    ("name", "text", "reason"),
+    ("name", "arguments", "why"),
     [
-        ("a.json", "{", "is not JSON"),
-        ("a.json", "[]", "holds no mapping"),
-        ("a.json", "{}", "has no filters"),
-        ("a.json", '{"task_result_filters": {}}', "expected a list"),
-        ("a.json", '{"task_result_filters": [3]}', "expected tasks, filters"),
-        ("a.json", '{"task_result_filters": [{"filters": [{}]}]}', "without path and name"),
-        ("a.json", '{"task_result_filters": [{"filters": [{"path": 3}]}]}', "expected text"),
-        ("a.json", '{"task_result_filters": [{"filters": [{"path": "a", "args": 3}]}]}',
-         "expected a mapping"),
-        ("a.json", '{"workflows": [{"args": {"num_rounds": 0}}]}', "has 0 rounds"),
-        ("a.conf", "{}", "is HOCON"),
-        ("a.toml", "=", "is not TOML"),
-        ("a.toml", "", "no .tool.flwr.app.config."),
-        ("a.toml", "[tool.flwr.app.config]\nlr = 1", "states no filter"),
-        ("a.yaml", "mods: [3]", "expected a name"),
-        ("a.yaml", "mods: []\nother: 1", "expected mods, strategy and rounds alone"),
-        ("a.yaml", "mods: [a", "is not YAML"),
+        ("PercentilePrivacy", {"gamma": 0}, "its gamma is 0, so it does nothing"),
+        ("PercentilePrivacy", {"percentile": 101}, "its percentile is 101, so it does nothing"),
+        ("PercentilePrivacy", {}, "adds no noise"),
+        ("ExcludeVars", {}, "names nothing, so it does nothing"),
+        ("ExcludeVars", {"exclude_vars": [3]}, "names nothing, so it does nothing"),
+        ("ExcludeVars", {"exclude_vars": "norm"}, "leaves arrays out"),
+        ("HEModelEncryptor", {"encrypt_layers": None}, "it encrypts"),
     ],
-)  # fmt: skip
-def test_a_malformed_file_is_refused_in_one_line(
-    name: str, text: str, reason: str, tmp_path: Path
-) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(InputError, match=reason) as error:
-        read_filters(tmp_path / name)
-    assert "\n" not in str(error.value)
-    assert str(error.value).startswith(str(tmp_path / name))
+)
+def test_what_a_filter_without_noise_does_is_said(name: str, arguments: Any, why: str) -> None:
+    found = of(name, **arguments)
+    assert why in found.why
+    assert found.known
+    assert epsilon_kept([found]) is None
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
-        read_filters(tmp_path / "none.json")
+def test_a_filter_that_does_nothing_does_nothing_in_nvflare() -> None:
+    original("ExcludeVars")
+    from nvflare.apis.dxo import DXO, DataKind
+    from nvflare.apis.fl_context import FLContext
+    from nvflare.apis.shareable import Shareable
+    from nvflare.app_common.filters import ExcludeVars, PercentilePrivacy
+
+    for filter_ in (ExcludeVars(), ExcludeVars([3]), PercentilePrivacy(gamma=0),
+                    PercentilePrivacy(percentile=101)):  # fmt: skip
+        dxo = DXO(DataKind.WEIGHT_DIFF, data={"w": np.ones((2, 2))})
+        assert filter_.process_dxo(dxo, Shareable(), FLContext()) is None  # unchanged
+
+
+@pytest.mark.parametrize("name", WITHOUT_NOISE)
+def test_filters_without_noise_are_in_their_packages(name: str) -> None:
+    package = "flwr" if name.endswith("_mod") else "nvflare"
+    root = Path(pytest.importorskip(package).__path__[0])
+    word = f"def {name}(" if package == "flwr" else f"class {name}("
+    assert any(word in path.read_text() for path in root.rglob("*.py"))
+
+
+def test_a_filter_of_other_data_than_models_counts_as_none() -> None:
+    both = [of("SVTPrivacy", data_kinds=[one]) for one in ("METRICS", "WEIGHT_DIFF")]
+    assert [one.covers for one in both] == [False, True]
+    assert all("alone; other data leave as they are" in one.notes[-1] for one in both)
+
+
+def test_flower_leaves_metrics_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    original("LocalDpMod")
+    identity = pytest.importorskip("flwr.supercore.task_identity").TaskIdentity
+    for key in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(identity, key, 1, raising=False)
+    from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+    from flwr.clientapp.mod import LocalDpMod
+
+    def content(loss: float) -> Any:
+        arrays = ArrayRecord([np.full(3, loss, dtype=np.float32)])
+        return RecordDict({"arrays": arrays, "metrics": MetricRecord({"loss": loss})})
+
+    asked = Message(content(0.0), dst_node_id=1, message_type="train")
+    sent = LocalDpMod(1, 0.01, 1, 1e-5)(
+        asked, None, lambda msg, _: Message(content(7.0), reply_to=msg)
+    )
+    assert sent.content["metrics"]["loss"] == 7.0  # what ``OPEN`` says
+    assert np.abs(sent.content["arrays"].to_numpy_ndarrays()[0]).max() < 6.9  # clipped and noised
+
+
+def test_the_advised_noise_of_an_own_filter_keeps_its_epsilon() -> None:
+    asked = PromiseTerms(Neighbours("client", "add"), rounds=5)
+    advice = promise_of(SwitchedOn("PercentilePrivacy", "PercentilePrivacy", {}), asked).instead
+    noise = float(advice.partition("standard deviation ")[2].split()[0])
+    assert delta_gaussian(8.0, 5**0.5 / noise) <= 1e-5 < delta_gaussian(7.9, 5**0.5 / noise)

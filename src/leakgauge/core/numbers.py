@@ -1,7 +1,7 @@
 """Read numbers from text that comes from outside."""
 
+import math
 import re
-from math import isfinite
 
 from leakgauge.core.checks import InputError
 
@@ -24,7 +24,9 @@ def is_number(text: str, kind: type = int) -> bool:
     (True, False, True, False)
     """
     return (
-        len(text) <= DIGITS and _FORMS[kind].fullmatch(text) is not None and isfinite(float(text))
+        len(text) <= DIGITS
+        and _FORMS[kind].fullmatch(text) is not None
+        and math.isfinite(float(text))
     )
 
 
@@ -56,3 +58,13 @@ def read_number(text: str, kind: type, where: str, wanted: str = "") -> int | fl
     )
     number = "a whole number" if kind is int else "a number"
     raise InputError(f"{where} is {shown}; expected {wanted or number}")
+
+
+def rounded_up(value: float) -> float:
+    """Return a positive number with three digits, not below it.
+
+    >>> rounded_up(1.2301), rounded_up(1.23), rounded_up(0.04567)
+    (1.24, 1.23, 0.0457)
+    """
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return float(f"{math.ceil(value / unit - 1e-9) * unit:.3g}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from leakgauge.core.checks import require, require_positive
+from leakgauge.core.numbers import rounded_up
 from leakgauge.defenses.catalog import REGISTRY, SUPPLIED, parse_defense
 from leakgauge.defenses.defense import Defense
 from leakgauge.defenses.noise import GaussianNoise
@@ -201,8 +202,7 @@ def sensitivity_for(claim: Claim, clip: float, near: Neighbours, *, rounds: int 
     moved = GaussianRelease(clip, 1.0).sensitivity(near) * math.sqrt(rounds)
     std = noise_for_epsilon(claim.epsilon, moved, claim.delta)
     exact = std * claim.epsilon / math.sqrt(2 * math.log(1.25 / claim.delta))
-    unit = 10.0 ** (math.floor(math.log10(exact)) - 2)
-    return float(f"{math.ceil(exact / unit - 1e-9) * unit:.3g}")
+    return rounded_up(exact)
 
 
 def _claim(word: str, settings: Any) -> Claim | None:

@@ -4,18 +4,31 @@ It knows the filters of NVFlare 2.9 and the mods and strategies of Flower 1.41, 
 filter of another package by the name of its class or by its arguments, which it says.
 """
 
-import inspect
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from leakgauge.core.checks import InputError, nearest, require
-from leakgauge.core.numbers import read_number
+from leakgauge.core.numbers import rounded_up
 from leakgauge.defenses.claims import WITHOUT, Claim, sensitivity_for
 from leakgauge.defenses.local_dp import FixedClipping, LocalDP
 from leakgauge.defenses.percentile import PercentilePrivacy
 from leakgauge.defenses.svt import SVT
-from leakgauge.integrations.filter_files import SwitchedOn
+from leakgauge.integrations.filter_arguments import ALIASES, PARAMETERS, SIDES, Arguments
+from leakgauge.integrations.filter_words import (
+    EQUAL,
+    EVERY,
+    MILLION,
+    OF_SVT,
+    OPEN,
+    PUBLISHED,
+    UNKNOWN,
+    WITHOUT_NOISE,
+    excluding,
+    for_nvflare,
+    percentile_does_nothing,
+    too_small_for,
+)
+from leakgauge.integrations.switched_on import SwitchedOn
 from leakgauge.privacy.estimate import noise_for_epsilon
 from leakgauge.privacy.promises import Follows, GaussianRelease, Neighbours, SparseRelease
 
@@ -23,7 +36,9 @@ MEANT = 8.0
 """Epsilon of a whole training that advice is for, where a filter names none."""
 
 DELTA = 1e-5
-SCALARS = "arrays that are a single number, such as counters of BatchNorm, leave as they are"
+
+RELEASED = 1_000
+"""Number of parameters of an update that is released to show what a filter gives away, at most."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +59,11 @@ class PromiseTerms:
     parameters: int | None = None
     units: int | None = None
 
+    def noise_for(self, epsilon: float) -> float:
+        """Return the standard deviation, for a clip of 1, that keeps epsilon over all rounds."""
+        moved = GaussianRelease(1.0, 1.0).sensitivity(self.near) * self.rounds**0.5
+        return rounded_up(noise_for_epsilon(epsilon, moved, self.delta))
+
 
 @dataclass(frozen=True)
 class FilterPromise:
@@ -59,6 +79,9 @@ class FilterPromise:
         notes: what was assumed, and what else is wrong, a sentence each.
         known: whether the filter is known.
         covers: whether it changes everything that a client sends of a model.
+        leaving: whether it changes what a client sends at all.
+        central: whether it protects the published model alone, not what the server sees.
+        scope: the scope of a privacy policy to which it belongs; empty where there are no scopes.
         defense: the same filter as ``parse_defense`` reads it; empty where there is none.
         server_noise: noise multiplier of the server after it; None without.
     """
@@ -72,12 +95,11 @@ class FilterPromise:
     notes: tuple[str, ...] = ()
     known: bool = True
     covers: bool = True
+    leaving: bool = True
+    central: bool = False
+    scope: str = ""
     defense: str = ""
     server_noise: float | None = None
-
-    def keeps(self, most: float) -> bool:
-        """Return whether it keeps the epsilon of the training at or below a limit."""
-        return self.covers and self.training is not None and self.training.epsilon <= most
 
     @property
     def holds(self) -> bool:
@@ -104,22 +126,64 @@ def promise_of(switched: SwitchedOn, asked: PromiseTerms | None = None) -> Filte
     """
     asked = asked or PromiseTerms()
     name, assumed = _kind(switched)
+    covers = switched.covers
     if name is None:
-        notes = (*switched.notes, "the filter is not known here, so nothing is said of it")
-        return FilterPromise(switched.name, why="not known", notes=notes, known=False)
-    found = _KNOWN[name](_Arguments(switched, name), asked)
-    lines = (*assumed, *switched.notes, *found.notes, *_large_delta(found, asked))
-    return replace(found, filter=switched.name, notes=lines, covers=switched.covers)
+        found = FilterPromise(switched.name, why="not known", notes=(UNKNOWN,), known=False)
+    elif name in WITHOUT_NOISE:
+        found = FilterPromise(switched.name, why=WITHOUT_NOISE[name])
+    else:
+        arguments = Arguments(switched, name)
+        found = _KNOWN[name](arguments, asked)
+        covers = covers and arguments.filters_models
+    lines = (*switched.notes, *assumed, *found.notes, *_large_delta(found, asked))
+    return replace(
+        found,
+        filter=switched.name,
+        notes=lines,
+        covers=covers,
+        leaving=switched.leaving,
+        scope=switched.scope,
+    )
+
+
+def epsilon_kept(
+    promises: Iterable[FilterPromise], scopes: Sequence[str] = (), *, published: bool = False
+) -> Follows | None:
+    """Return what all filters of a configuration together keep over the training.
+
+    Of several filters the smallest epsilon counts, and of several scopes the largest.
+
+    Args:
+        promises: those of a configuration.
+        scopes: all scopes of a privacy policy; empty without scopes.
+        published: whether it is that of the published model, which the strategy's noise protects,
+            too; else that of what a client sends.
+
+    Returns:
+        None where something leaves without differential privacy.
+    """
+    kept = []
+    for scope in scopes or [""]:
+        here = [
+            one.training
+            for one in promises
+            if one.scope == scope and one.covers and (published or not one.central)
+        ]
+        found = [one for one in here if one is not None and math.isfinite(one.epsilon)]
+        if not found:
+            return None
+        kept.append(min(found, key=lambda one: one.epsilon))
+    return max(kept, key=lambda one: one.epsilon)
 
 
 def _kind(switched: SwitchedOn) -> tuple[str | None, tuple[str, ...]]:
     """Return the known filter that it is, and what that assumes."""
     own = not switched.path.startswith(("nvflare.", "flwr.")) and "." in switched.path
-    if switched.name in _KNOWN:
+    if switched.name in _KNOWN or switched.name in WITHOUT_NOISE:
         said = f"{switched.path} is assumed to be the {switched.name} of NVFlare or Flower"
         return switched.name, (said,) if own else ()
-    names = {_ALIASES.get(one, one) for one in switched.arguments}
-    if set(_PARAMETERS["LocalDpMod"]) <= names:
+    names = {ALIASES.get(one, one) for one in switched.arguments}
+    if set(PARAMETERS["LocalDpMod"]) <= names:
         said = f"{switched.path} is assumed to be Flower's LocalDpMod, by its arguments"
         return "LocalDpMod", (said,)
     return None, ()
@@ -133,83 +197,6 @@ def _large_delta(found: FilterPromise, asked: PromiseTerms) -> tuple[str, ...]:
             f"{asked.near.unit}",)  # fmt: skip
 
 
-_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
-    "SVTPrivacy": {
-        "fraction": 0.1, "epsilon": 0.1, "noise_var": 0.1, "gamma": 1e-5, "tau": 1e-6,
-        "data_kinds": None, "replace": True, "epsilon_threshold": None, "epsilon_query": None,
-        "epsilon_release": None,
-    },
-    "PercentilePrivacy": {"percentile": 10, "gamma": 0.01, "data_kinds": None},
-    "ExcludeVars": {"exclude_vars": None, "data_kinds": None},
-    "LocalDpMod": dict.fromkeys(("clipping_norm", "sensitivity", "epsilon", "delta"),
-                                inspect.Parameter.empty),
-    "fixedclipping_mod": {},
-    "adaptiveclipping_mod": {},
-    **{
-        f"DifferentialPrivacy{side}SideFixedClipping": dict.fromkeys(
-            ("noise_multiplier", "clipping_norm", "num_sampled_clients"), inspect.Parameter.empty
-        )
-        for side in ("Client", "Server")
-    },
-    **{
-        f"DifferentialPrivacy{side}SideAdaptiveClipping": {
-            **dict.fromkeys(("noise_multiplier", "num_sampled_clients"), inspect.Parameter.empty),
-            "initial_clipping_norm": 0.1, "target_clipped_quantile": 0.5, "clip_norm_lr": 0.2,
-            "clipped_count_stddev": None,
-        }
-        for side in ("Client", "Server")
-    },
-}  # fmt: skip
-"""The arguments of the known filters with their defaults; ``empty`` where users must give one."""
-
-_ALIASES = {"clip": "clipping_norm", "clip_norm": "clipping_norm", "max_norm": "clipping_norm"}
-"""Names of the clip in filters that copy Flower's."""
-
-
-class _Arguments:
-    """The arguments of a filter in a file, with the defaults of its class."""
-
-    def __init__(self, switched: SwitchedOn, name: str) -> None:
-        own = switched.name == name
-        known = _PARAMETERS[name]
-        self.path = switched.path
-        self.given: dict[str, Any] = {}
-        for key, value in switched.arguments.items():
-            plain = key if own else _ALIASES.get(key, key)
-            require(
-                plain in known or not own,
-                f"{switched.path} has no argument {key!r}{nearest(key, known)}",
-            )
-            self.given[plain] = value
-        self._values = {**known, **self.given}
-
-    def number(self, key: str) -> float:
-        """Return a number of the file, or its default.
-
-        Raises:
-            InputError: it is missing, or no number.
-        """
-        value = self._values[key]
-        if value is inspect.Parameter.empty:
-            raise InputError(f"{self.path} lacks {key}; write its value")
-        if isinstance(value, str):  # YAML reads 1e-4 as text
-            return float(read_number(value, float, f"{self.path}: {key}"))
-        require(
-            isinstance(value, int | float) and not isinstance(value, bool),
-            f"{self.path}: {key} is {value!r}; expected a number",
-        )
-        return float(value)
-
-    def optional(self, key: str) -> float | None:
-        """Return a number, or None where the file has none."""
-        return None if self._values[key] is None else self.number(key)
-
-    def kinds(self) -> tuple[str, ...]:
-        """Return a note where the filter is for some kinds of data only."""
-        kinds = self._values.get("data_kinds")
-        return (f"it filters {kinds} alone; other data leave as they are",) if kinds else ()
-
-
 def _gaussian(
     claim: Claim | None, release: GaussianRelease, delta: float, asked: PromiseTerms
 ) -> FilterPromise:
@@ -218,20 +205,17 @@ def _gaussian(
     return FilterPromise("", claim, one, whole)
 
 
-def _local(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
-    clip, sensitivity, epsilon, delta = map(arguments.number, _PARAMETERS["LocalDpMod"])
+def _local(arguments: Arguments, asked: PromiseTerms) -> FilterPromise:
+    clip, sensitivity, epsilon, delta = map(arguments.number, PARAMETERS["LocalDpMod"])
+    claim = Claim(epsilon, delta)
     if sensitivity == 0:
-        claim, bare = Claim(epsilon, delta), FixedClipping(clip).name
-        why = "its sensitivity is 0, so it adds no noise"
+        why, bare = "its sensitivity is 0, so it adds no noise", FixedClipping(clip).name
         return FilterPromise("", claim, why=why, defense=bare)
     filter_ = LocalDP(clip, sensitivity, epsilon, delta)
-    claim = Claim(epsilon, delta)
     found = _gaussian(claim, GaussianRelease(clip, filter_.noise_std), delta, asked)
-    notes = [SCALARS]
+    notes = [OPEN]
     if sensitivity < clip:
-        same = f"{epsilon * clip / sensitivity:,.6g}"
-        notes.insert(0, f"its sensitivity {sensitivity:g} is below its clip {clip:g}; at the clip "
-                     f"its own formula gives epsilon {same}")  # fmt: skip
+        notes.insert(0, too_small_for(clip, sensitivity, epsilon))
     instead = ""
     if found.training is not None and found.training.epsilon > 1.01 * epsilon:
         write = sensitivity_for(claim, clip, asked.near, rounds=asked.rounds)
@@ -239,7 +223,7 @@ def _local(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
     return replace(found, instead=instead, notes=tuple(notes), defense=filter_.name)
 
 
-def _sparse(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
+def _sparse(arguments: Arguments, asked: PromiseTerms) -> FilterPromise:
     epsilon, fraction = arguments.number("epsilon"), arguments.number("fraction")
     noise, total = arguments.number("noise_var"), arguments.optional("epsilon_release")
     parameters = asked.parameters or MILLION
@@ -253,15 +237,15 @@ def _sparse(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
         f"its noise on {release.sent:,} values costs epsilon {release.sent * release.each:,.6g} a "
         f"round, beside the {epsilon:g} of their choice",
         f"at delta {asked.delta:g} the epsilon of all rounds is at most {composed.epsilon:,.5g}",
-        SCALARS,
+        OPEN,
         *arguments.kinds(),
     ]
     if asked.parameters is None:
         notes.insert(0, f"a model of {MILLION:,} parameters is assumed; --parameters sets another")
     instead = (
         f"epsilon={share * fraction / 2:.3g}, epsilon_release={share / 2:.3g}; each value then has "
-        f"noise {4 * release.sent / share:.2g} times its largest size, so use LocalDpMod or noise "
-        "of the server"
+        f"noise {4 * release.sent / share:.2g} times its largest size, so better "
+        f"{for_nvflare(MEANT, asked.noise_for(MEANT), asked.delta)}"
     )
     small = replace(release, coordinates=min(parameters, RELEASED))
     defense = SVT(fraction, epsilon, small.each, arguments.number("gamma"), arguments.number("tau"))
@@ -270,78 +254,70 @@ def _sparse(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
     )
 
 
-MILLION = 1_000_000
-
-RELEASED = 1_000
-"""Number of parameters of an update that is released to show what a filter gives away, at most."""
-
-
-def _without(
-    word: str, defense: Callable[[_Arguments], str] = lambda _: ""
-) -> Callable[[_Arguments, PromiseTerms], FilterPromise]:
-    def found(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
-        write = sensitivity_for(Claim(MEANT, asked.delta), 1.0, asked.near, rounds=asked.rounds)
-        instead = (
-            f"LocalDpMod(clipping_norm=1, sensitivity={write:g}, epsilon={MEANT:g}, "
-            f"delta={asked.delta:g})"
-        )
-        notes = (SCALARS, *arguments.kinds())
-        return FilterPromise("", why=word, instead=instead, notes=notes, defense=defense(arguments))
-
-    return found
+def _percentile(arguments: Arguments, asked: PromiseTerms) -> FilterPromise:
+    percentile, gamma = arguments.number("percentile"), arguments.number("gamma")
+    nothing = percentile_does_nothing(percentile, gamma)
+    defense = "none" if nothing else PercentilePrivacy(percentile, gamma).name
+    found = _without(nothing or WITHOUT["percentile-privacy"], arguments, asked)
+    return replace(found, defense=defense)
 
 
-def _percentile(arguments: _Arguments) -> str:
-    return PercentilePrivacy(arguments.number("percentile"), arguments.number("gamma")).name
+def _exclude(arguments: Arguments, asked: PromiseTerms) -> FilterPromise:
+    return _without(excluding(arguments.values["exclude_vars"]), arguments, asked)
 
 
-def _clipping(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
-    return FilterPromise(
-        "", why=WITHOUT["fixed-clipping"],
-        instead="DifferentialPrivacyClientSide... with a noise multiplier on the server",
-        defense=FixedClipping(1.0).name,
-    )  # fmt: skip
+def _without(why: str, arguments: Arguments, asked: PromiseTerms) -> FilterPromise:
+    instead = for_nvflare(MEANT, asked.noise_for(MEANT), asked.delta)
+    return FilterPromise("", why=why, instead=instead, notes=(OPEN, *arguments.kinds()))
 
 
-def _central(clip: str) -> Callable[[_Arguments, PromiseTerms], FilterPromise]:
-    def found(arguments: _Arguments, asked: PromiseTerms) -> FilterPromise:
+def _clipping(arguments: Arguments, asked: PromiseTerms) -> FilterPromise:
+    claim = Claim(MEANT, asked.delta)
+    write = sensitivity_for(claim, 1.0, asked.near, rounds=asked.rounds)
+    instead = (
+        f"LocalDpMod(clipping_norm=1, sensitivity={write:g}, epsilon={MEANT:g}, "
+        f"delta={asked.delta:g}) after it, to hide updates from the server"
+    )
+    bare = FixedClipping(1.0).name
+    return FilterPromise("", why=WITHOUT["fixed-clipping"], instead=instead, defense=bare)
+
+
+def _central(clip: str) -> Callable[[Arguments, PromiseTerms], FilterPromise]:
+    def found(arguments: Arguments, asked: PromiseTerms) -> FilterPromise:
         multiplier, norm = arguments.number("noise_multiplier"), arguments.number(clip)
-        clipping = FixedClipping(norm).name
+        clients = arguments.number("num_sampled_clients")
         if multiplier == 0:
-            why = "its noise multiplier is 0, so it adds no noise"
-            return FilterPromise("", why=why, defense=clipping)
+            none = "its noise multiplier is 0, so it adds no noise"
+            return FilterPromise("", why=none, central=True, defense=FixedClipping(norm).name)
         promised = _gaussian(None, GaussianRelease(norm, multiplier * norm), asked.delta, asked)
-        notes = (
-            "it is for the published model: the server sees the updates before it adds noise",
-            "every client is taken to be in every round; a smaller sample is not counted",
-        )
         instead = ""
         if promised.training is not None and promised.training.epsilon > MEANT:
-            moved = GaussianRelease(1.0, 1.0).sensitivity(asked.near) * asked.rounds**0.5
-            least = noise_for_epsilon(MEANT, moved, asked.delta)
-            instead = f"noise_multiplier={_up(least):g} for epsilon {MEANT:g} of the training"
+            least = asked.noise_for(MEANT)
+            instead = f"noise_multiplier={least:g}, for epsilon {MEANT:g} of the training"
+        notes = (PUBLISHED, EQUAL.format(clients=f"{clients:g}"), EVERY)
         return replace(
-            promised, instead=instead, notes=notes, defense=clipping, server_noise=multiplier
+            promised,
+            instead=instead,
+            notes=notes,
+            central=True,
+            defense=FixedClipping(norm).name,
+            server_noise=multiplier,
         )
 
     return found
 
 
-def _up(value: float) -> float:
-    """Return a number with three digits, rounded up."""
-    return float(f"{value * 1.005:.3g}")
-
-
-_KNOWN: Mapping[str, Callable[[_Arguments, PromiseTerms], FilterPromise]] = {
-    "SVTPrivacy": _sparse,
-    "PercentilePrivacy": _without(WITHOUT["percentile-privacy"], _percentile),
-    "ExcludeVars": _without("it leaves arrays out, and adds no noise"),
+_KNOWN: Mapping[str, Callable[[Arguments, PromiseTerms], FilterPromise]] = {
+    OF_SVT: _sparse,
+    "PercentilePrivacy": _percentile,
+    "ExcludeVars": _exclude,
     "LocalDpMod": _local,
     "fixedclipping_mod": _clipping,
     "adaptiveclipping_mod": _clipping,
-    "DifferentialPrivacyClientSideFixedClipping": _central("clipping_norm"),
-    "DifferentialPrivacyServerSideFixedClipping": _central("clipping_norm"),
-    "DifferentialPrivacyClientSideAdaptiveClipping": _central("initial_clipping_norm"),
-    "DifferentialPrivacyServerSideAdaptiveClipping": _central("initial_clipping_norm"),
+    **{f"DifferentialPrivacy{one}SideFixedClipping": _central("clipping_norm") for one in SIDES},
+    **{
+        f"DifferentialPrivacy{one}SideAdaptiveClipping": _central("initial_clipping_norm")
+        for one in SIDES
+    },
 }
 """What each known filter promises."""

@@ -1,10 +1,9 @@
 """``leakgauge promise FILE``: what the privacy filters of a federation promise."""
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,17 +11,13 @@ from leakgauge.cli.stopping import DIFFERS
 from leakgauge.core.checks import InputError, require
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from leakgauge.cli.commands.guarantee import FilterShown
     from leakgauge.integrations.filter_promises import FilterPromise, PromiseTerms
-    from leakgauge.privacy.promises import Follows
-
-    Released = Sequence["FilterShown | None"]
+    from leakgauge.integrations.switched_on import FilterFile
 
 EXAMPLES = (
     "leakgauge promise app/config/config_fed_client.json --parameters 7033300 --rounds 20",
-    "leakgauge promise pyproject.toml --fail-above 8",
+    "leakgauge promise pyproject.toml --fail-if 'published.epsilon>8'",
     "leakgauge promise app/config/config_fed_client.json --shows 1000",
 )
 
@@ -31,8 +26,8 @@ def promise(
     file: Annotated[
         Path,
         typer.Argument(
-            help="NVFlare's config_fed_client.json, config_fed_server.json or privacy.json, "
-            "Flower's pyproject.toml, or YAML with mods"
+            help="NVFlare's config_fed_client, config_fed_server (.json, .yml, .conf) or "
+            "privacy.json, Flower's pyproject.toml, or YAML with mods"
         ),
     ],
     unit: Annotated[
@@ -61,11 +56,14 @@ def promise(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="seed of the releases")] = 0,
-    fail_above: Annotated[
-        float | None,
+    fail_if: Annotated[
+        list[str] | None,
         typer.Option(
-            help="end with exit code 3 unless a filter of everything that is sent keeps the "
-            "epsilon of the training at or below this"
+            "--fail-if",
+            help="a rule such as 'epsilon > 8' that ends the command with exit code 3: epsilon is "
+            "that of all rounds for what a client sends, published.epsilon that of the published "
+            "model; without differential privacy it is infinite (repeatable)",
+            metavar="<rule>",
         ),
     ] = None,
     json_: Annotated[
@@ -74,26 +72,36 @@ def promise(
 ) -> None:
     """Say what the privacy filters of a federation claim, what follows, and what to write instead.
 
-    Nothing is run without --shows. Exit code 0: done. 3: --fail-above. 2: the file is refused.
+    Nothing is run without --shows. Exit code 0: done. 3: --fail-if. 2: the file is refused.
     """
+    from leakgauge.cli.promise_gate import outcomes_of, print_outcomes, read_rules
+    from leakgauge.cli.promise_table import as_json, print_promises
     from leakgauge.integrations.filter_files import read_filters
-    from leakgauge.integrations.filter_promises import promise_of
 
+    rules = read_rules(fail_if or ())
     found = read_filters(file)
-    require(len(found.filters) > 0, f"{file}: switches on no filter")
     times = rounds if rounds is not None else found.rounds or 1
     asked = _asked(unit, relation, times, delta, parameters, units)
+    promises = _promises(file, found, asked)
+    released = [_released(one, asked, shows, seed) for one in promises]
+    outcomes = outcomes_of(rules, promises, found.scopes)
+    if json_:
+        gate = {"gate": [one.as_json() for one in outcomes]} if outcomes else {}
+        print(json.dumps({**as_json(promises, found, asked, released), **gate}, allow_nan=False))
+    else:
+        print_promises(promises, found, asked, released if shows else None)
+        print_outcomes(outcomes)
+    if any(one.fails for one in outcomes):
+        raise typer.Exit(DIFFERS)
+
+
+def _promises(file: Path, found: "FilterFile", asked: "PromiseTerms") -> "Sequence[FilterPromise]":
+    from leakgauge.integrations.filter_promises import promise_of
+
     try:
-        promises = [promise_of(one, asked) for one in found.filters]
+        return [promise_of(one, asked) for one in found.filters]
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
-    released = [_released(one, asked, shows, seed) for one in promises]
-    if json_:
-        print(json.dumps(_as_json(promises, asked, released), allow_nan=False))
-    else:
-        _print(promises, asked, released if shows else None)
-    if fail_above is not None and not any(one.keeps(fail_above) for one in promises):
-        raise typer.Exit(DIFFERS)
 
 
 def _asked(
@@ -117,13 +125,15 @@ def _released(
     one: "FilterPromise", asked: "PromiseTerms", shows: int | None, seed: int
 ) -> "FilterShown | None":
     """Return what releases of a filter show; None where none are asked for, or it has no code."""
-    if shows is None or not one.defense:
+    from leakgauge.core.checks import require_count
+
+    if shows is not None:
+        require_count(shows, "--shows")
+    if shows is None or not one.defense or not one.leaving:
         return None
     from leakgauge.cli.commands.guarantee import filter_shows
-    from leakgauge.core.checks import require_count
     from leakgauge.integrations.filter_promises import RELEASED
 
-    require_count(shows, "--shows")
     return filter_shows(
         one.defense,
         asked.near,
@@ -133,99 +143,3 @@ def _released(
         server_noise=one.server_noise,
         seed=seed,
     )
-
-
-def _print(
-    promises: "Sequence[FilterPromise]", asked: "PromiseTerms", released: "Released | None"
-) -> None:
-    from rich.text import Text
-
-    from leakgauge.cli.gating import wide_console
-
-    console = wide_console()
-    console.print(_table(promises, asked, released))
-    for one in promises:
-        for note in one.notes:
-            console.print(Text(f"{one.filter}: {note}"), soft_wrap=True)
-    console.print(Text(f"unit of privacy: {asked.near}"), soft_wrap=True)
-    if released is not None:
-        console.print(Text(_RELEASES), soft_wrap=True)
-
-
-_RELEASES = (
-    "shows: a lower bound from releases of two neighbouring updates of at most 1,000 parameters, "
-    "as far apart as the filter lets them be; Gaussian and Laplace test assume noise of this kind"
-)
-
-
-def _table(
-    promises: "Sequence[FilterPromise]", asked: "PromiseTerms", released: "Released | None"
-) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    several = [f"follows, {asked.rounds} rounds"] if asked.rounds > 1 else []
-    shows = [] if released is None else ["shows, one round"]
-    for name in ("filter", "claims", "follows, one round", *several, *shows, "write instead"):
-        table.add_column(name)
-    for one, audited in zip(promises, released or [None] * len(promises), strict=True):
-        claim = "no epsilon"
-        if one.claim is not None:
-            claim = f"epsilon {one.claim.epsilon:g} at delta {one.claim.delta:g}"
-        style = "" if one.holds or not one.known else "bold red"
-        cells = [_followed(one, one.one), *([_followed(one, one.training)] if several else [])]
-        shown = [_shown(audited)] if shows else []
-        marked = (Text(cell, style=style) for cell in cells)
-        table.add_row(one.filter, claim, *marked, *shown, one.instead)
-    return table
-
-
-def _shown(found: "FilterShown | None") -> str:
-    if found is None:
-        return "not released"
-    return (
-        f"epsilon {found.epsilon:.3g} or more at delta {found.delta:g} ({found.by}, "
-        f"{100 * found.confidence:.3g} %)"
-    )
-
-
-def _followed(one: "FilterPromise", follows: "Follows | None") -> str:
-    from leakgauge.defenses.doubts import large
-
-    if follows is None:
-        return one.why if not one.known else f"no differential privacy: {one.why}"
-    ends = list(dict.fromkeys(map(large, (follows.least, follows.epsilon))))
-    return f"epsilon {' to '.join(ends)} at delta {follows.delta:g}"
-
-
-def _as_json(
-    promises: "Sequence[FilterPromise]", asked: "PromiseTerms", released: "Released"
-) -> dict[str, Any]:
-    return {
-        "unit": asked.near.unit,
-        "relation": asked.near.relation,
-        "rounds": asked.rounds,
-        "filters": [
-            {
-                "filter": one.filter,
-                "known": one.known,
-                "claims": None if one.claim is None else vars(one.claim),
-                "follows": _plain(one.one),
-                "training": _plain(one.training),
-                "why": one.why,
-                "shows": None if shown is None else vars(shown),
-                "instead": one.instead,
-                "notes": list(one.notes),
-            }
-            for one, shown in zip(promises, released, strict=True)
-        ],
-    }
-
-
-def _plain(follows: "Follows | None") -> dict[str, float | None] | None:
-    if follows is None:
-        return None
-    ends = {"epsilon": follows.epsilon, "least": follows.least}
-    plain = {name: one if math.isfinite(one) else None for name, one in ends.items()}
-    return {**plain, "delta": follows.delta}
