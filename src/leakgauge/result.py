@@ -57,7 +57,7 @@ class Result:
 
         The command line prints the same lines.
         """
-        from leakgauge.report.page import warnings_of
+        from leakgauge.report.warned import warnings_of
 
         return warnings_of(self.sections)
 

@@ -250,6 +250,12 @@ def test_a_grid_says_it(table: Path, tmp_path: Path) -> None:
     ended = command.run("run", "grid.yaml", "--out", "grid", cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.count(FLAGGED) == 1
+    page = re.sub("`|</?code>", "", (tmp_path / "grid" / "report.html").read_text())
+    assert page.count(FLAGGED) == 1
+    found = json.loads(
+        command.run("run", "grid.yaml", "--out", "grid", "--json", cwd=tmp_path).stdout
+    )
+    assert [FLAGGED in text for text in found["warnings"] if "claims" in text] == [True]
 
 
 @pytest.mark.parametrize("name", questions())

@@ -79,7 +79,7 @@ def run_questions(
     from leakgauge.cli.options import check_device
     from leakgauge.evidence.controls import failures, plain_control, run_controls
     from leakgauge.evidence.parts import parts_of_audit
-    from leakgauge.report.page import warnings_of
+    from leakgauge.report.warned import warnings_of
     from leakgauge.runs.audit import describe, prepare_all, run_audit
     from leakgauge.runs.page import sections_of, write_report
     from leakgauge.runs.sources import forget

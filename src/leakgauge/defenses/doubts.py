@@ -1,14 +1,18 @@
 """Claims of defenses that are wrong by design, which no run needs to show.
 
 A claim is doubted if its sensitivity is below its clip, its epsilon is above ``LARGEST``, its delta
-is above one over the number of records, or the defense is called private and adds no noise.
+is above one over the number of records, its norm is over fewer arrays than are sent, or the defense
+is called private and adds no noise.
 """
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator
 
-from leakgauge.defenses.catalog import DEFENSES
+from leakgauge.core.checks import InputError
+from leakgauge.defenses.catalog import DEFENSES, parse_defense
 from leakgauge.defenses.claims import CALLED_PRIVATE, Statement, sensitivity_for, statement_of
+from leakgauge.defenses.coverage import SentArrays, partly, uncovered
 from leakgauge.privacy.promises import ADD, CLIENT, REPLACE, GaussianRelease, Neighbours
 
 LARGEST = 50.0
@@ -21,14 +25,20 @@ ABSENT, OTHER = Neighbours(CLIENT, ADD), Neighbours(CLIENT, REPLACE)
 
 
 def doubts(
-    texts: Iterable[str], *, batch_size: int | None = None, records: int | None = None
+    texts: Iterable[str],
+    *,
+    batch_size: int | None = None,
+    records: int | None = None,
+    sent: SentArrays | None = None,
 ) -> tuple[str, ...]:
     """Return one line for each claim that is wrong by design, each once.
 
     Args:
-        texts: defenses, as ``parse_defense`` reads them. Names that are not built in are skipped.
+        texts: defenses, as ``parse_defense`` reads them. Code of a user that cannot be read is
+            skipped: the command that runs it refuses it.
         batch_size: records of a batch; None if unknown, and the noise of DP-SGD with it.
         records: number of records that a delta is compared with; None if unknown.
+        sent: arrays of the model that a norm may miss; None if unknown.
 
     Raises:
         InputError: a setting of a defense is wrong.
@@ -36,12 +46,15 @@ def doubts(
     >>> doubts(["percentile-privacy", "sign"])  # doctest: +ELLIPSIS
     ('`percentile-privacy` gives no differential privacy: it drops and cuts coordinates, and ...',)
     """
-    found = [
-        line
-        for text in texts
-        if text.partition(":")[0].strip() in DEFENSES
-        for line in _doubts(text, batch_size, records)
-    ]
+    found: list[str] = []
+    for text in texts:
+        word = text.partition(":")[0].strip()
+        if word in DEFENSES:
+            found += _doubts(text, batch_size, records)
+            found += uncovered(text, word, sent or SentArrays())
+        else:
+            with contextlib.suppress(InputError):
+                found += partly(text, parse_defense(text, batch_size=batch_size or 1))
     return tuple(dict.fromkeys(found))
 
 

@@ -20,10 +20,12 @@ class FinishedCell:
     Attributes:
         settings: plain values by name.
         measurements: the figures of its answer.
+        warnings: what changes the meaning of its figures.
     """
 
     settings: Mapping[str, Any]
     measurements: Sequence[Measurement]
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

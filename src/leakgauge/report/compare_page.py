@@ -17,6 +17,7 @@ from leakgauge.report.compare import (
 )
 from leakgauge.report.section import LEVELS, Badge, Chart
 from leakgauge.report.templates import render
+from leakgauge.report.warned import together, warnings_of
 from leakgauge.report.wording import signed
 from leakgauge.results.metrics import CONFIDENCE, Metric, titles
 
@@ -48,6 +49,7 @@ def render_comparison(
     badges = [badge(group) for group in each]
     apart = distinguishing_names(settings)
     values = {
+        "warnings": together(warnings_of(comparison.cells.values())),
         "worst": _worst(each, badges, metrics),
         "verdicts": Counter(one.words for one in badges if one is not None),
         "badges": badges,

@@ -11,6 +11,7 @@ from leakgauge.core.checks import require
 from leakgauge.report.levels import LEAKS
 from leakgauge.report.section import LEVELS, ONE_TRAINING, Row, Section, asked_about
 from leakgauge.report.templates import render
+from leakgauge.report.warned import together, warnings_of
 from leakgauge.report.wording import marked
 from leakgauge.results.measurements import Measurement
 
@@ -75,11 +76,6 @@ def render_page(page: Page) -> str:
     return str(render("leakgauge.report", "page.html.j2", values))
 
 
-def warnings_of(sections: Sequence[Section]) -> list[str]:
-    """Return what changes the meaning of figures, each once."""
-    return list(dict.fromkeys(text for section in sections for text in section.warnings))
-
-
 def title_of(section: Section, sections: Sequence[Section]) -> str:
     """Return the title of a section, with its secret where a question has several sections."""
     question = section.name.rstrip("0123456789").rstrip("-")
@@ -87,19 +83,6 @@ def title_of(section: Section, sections: Sequence[Section]) -> str:
     secret = next((row.secret for row in section.rows if row.secret), "")
     told = not several or not secret or section.title.endswith(secret)
     return section.title if told else f"{section.title} {secret}"
-
-
-def together(warnings: Sequence[str]) -> dict[str, list[str]]:
-    """Return what is wrong by the advice, so that equal advice stands once.
-
-    >>> together(["model a is wrong: train it", "b is a name: drop it", "model c is: train it"])
-    {': train it': ['model a is wrong', 'model c is'], ': drop it': ['b is a name']}
-    """
-    groups: dict[str, list[str]] = {}
-    for text in warnings:
-        what, colon, advice = text.rpartition(": ")
-        groups.setdefault(colon + advice, []).append(what)
-    return groups
 
 
 def caveats_of(sections: Sequence[Section]) -> list[str]:

@@ -158,7 +158,9 @@ def read_comparison(folder: Path, questions: Mapping[str, Question]) -> tuple[Co
             asked=settings["asked"],
             cells={
                 key: FinishedCell(
-                    identity["settings"], [*answer.measurements, *_times(timings, key)]
+                    identity["settings"],
+                    [*answer.measurements, *_times(timings, key)],
+                    answer.run.warnings,
                 )
                 for key, (identity, answer) in cells.items()
             },

@@ -10,6 +10,8 @@ from leakgauge.core.versions import versions
 from leakgauge.runs.spec import Spec, identifying
 
 if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait for.
+    from torch import nn
+
     from leakgauge.data.source import Source
     from leakgauge.report.compare import Comparison, Group
     from leakgauge.report.section import Badge, Chart, Section
@@ -59,6 +61,12 @@ class Prepared:
 
     spec: Any
     source: "Source"
+
+    @property
+    def model(self) -> "nn.Module | None":
+        """The model that clients train; None where it is made in the run."""
+        task = getattr(self, "task", self.source.task)
+        return None if task is None else task.model
 
     def inputs(self) -> dict[str, str]:
         """Return the digest of each input besides the data and the settings' code, by its name."""

@@ -10,6 +10,8 @@ from leakgauge.runs.question import Answer, Prepared, Progress
 from leakgauge.runs.spec import NONE, Spec
 
 if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait for.
+    from torch import nn
+
     from leakgauge.data.source import Source
     from leakgauge.report.compare import Comparison, Group
     from leakgauge.report.section import Badge, Chart, Section
@@ -100,7 +102,9 @@ class Room:
         Raises:
             InputError: nothing could be measured.
         """
-        doubted = doubted_claims(prepared.spec, run=getattr(prepared, "run", None))
+        doubted = doubted_claims(
+            prepared.spec, run=getattr(prepared, "run", None), model=prepared.model
+        )
         for text in doubted:
             progress.warn(text)
         answer: Answer = self._part("run")(prepared, folder, progress, workers=workers)
@@ -144,12 +148,15 @@ class Room:
         return getattr(import_module(inside), attribute)
 
 
-def doubted_claims(spec: Spec, *, run: "Run | None" = None) -> tuple[str, ...]:
+def doubted_claims(
+    spec: Spec, *, run: "Run | None" = None, model: "nn.Module | None" = None
+) -> tuple[str, ...]:
     """Return one line for each claim of the settings' defenses that is wrong by design.
 
     Args:
         spec: settings; those named ``defense`` and ``mechanism`` name defenses.
         run: description of the run, which may hold the number of records.
+        model: the model that clients train; None if unknown.
     """
     named = getattr(spec, "defense", ())
     texts = [named] if isinstance(named, str) else [*named]
@@ -157,6 +164,7 @@ def doubted_claims(spec: Spec, *, run: "Run | None" = None) -> tuple[str, ...]:
     texts += [one for one in [getattr(spec, "mechanism", "")] if one.partition(":")[0] != DPSGD]
     if not any(text and text != NONE for text in texts):
         return ()
+    from leakgauge.defenses.coverage import SentArrays
     from leakgauge.defenses.doubts import doubts
 
     batch, records = getattr(spec, "batch_size", None), run and run.data.get("records")
@@ -164,6 +172,7 @@ def doubted_claims(spec: Spec, *, run: "Run | None" = None) -> tuple[str, ...]:
         filter(None, texts),
         batch_size=batch if isinstance(batch, int) else None,
         records=records if isinstance(records, int) else None,
+        sent=SentArrays() if model is None else SentArrays.of(model),
     )
 
 

@@ -149,6 +149,7 @@ def as_json(
 ) -> dict[str, Any]:
     """Return every cell with its accumulated figures, and ours next to the paper's."""
     from leakgauge.report.compare import by_knowledge, compared_with_paper
+    from leakgauge.report.warned import warnings_of
 
     cells = [
         {
@@ -179,6 +180,7 @@ def as_json(
         "out": str(out),
         "report": str(report),
         "asked": comparison.asked,
+        "warnings": warnings_of(comparison.cells.values()),
         "cells": cells,
         "compare": rows,
     }

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 import torch
+from torch import nn
 
 from leakgauge.core.checks import InputError, nearest, require, require_choice
 from leakgauge.core.types import Dataset
@@ -53,6 +54,11 @@ class InferencePrepared(Prepared):
     run: Run
     label: str
     refused: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> nn.Module:
+        """The model of the first stage; that of the others has the same layers."""
+        return self.stages[0].task.model
 
 
 def prepare(spec: InferenceSpec, source: Source) -> InferencePrepared:

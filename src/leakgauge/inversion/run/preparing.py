@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from torch import nn
+
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.types import Task
@@ -54,6 +56,11 @@ class InversionPrepared(Prepared):
     lpips: Lpips | None
     attempts: tuple[Attempt, ...]
     described: Run
+
+    @property
+    def model(self) -> nn.Module:
+        """The network that clients train."""
+        return self.scenario.task.model
 
     def inputs(self) -> dict[str, str]:
         """Return the digest of the network that scores images, which may come without a setting."""
