@@ -11,11 +11,13 @@ from rich.console import Console
 
 from leakgauge.catalog import questions
 from leakgauge.cli.promise_table import promise_table
+from leakgauge.defenses.doubts import large
 from leakgauge.integrations.filter_files import read_filters
 from leakgauge.integrations.filter_promises import PromiseTerms, promise_of
+from leakgauge.privacy.promises import Neighbours, SparseRelease
 from leakgauge.runs.room import doubted_claims
 from leakgauge.runs.spec import declared, make_spec
-from support import command, gated_audit
+from support import bound, command, gated_audit
 
 FLIP = "local-dp:clip=1,sensitivity=0.0001,epsilon=10,delta=1e-05"
 FLAGGED = "claims epsilon 10, but its sensitivity 0.0001 is below its clip 1"
@@ -65,7 +67,7 @@ def test_the_table_has_claims_follows_and_what_to_write(config: Path) -> None:
     assert "epsilon 0.1  " in svt
     assert "epsilon 70,333 to 70,334" in svt
     assert "no differential privacy" in percentile
-    assert "epsilon 10, delta 1e-05  epsilon 8.52e+08, delta 1e-05" in flip
+    assert "epsilon 10, delta 1e-05  epsilon 852 million, delta 1e-05" in flip
     assert "- DPFilter: sensitivity=2.07" in ended.stdout
     assert "at the clip its own formula gives epsilon 100,000" in ended.stdout
     assert "Unit of privacy: client, replaced." in ended.stdout
@@ -256,6 +258,27 @@ def test_a_grid_says_it(table: Path, tmp_path: Path) -> None:
         command.run("run", "grid.yaml", "--out", "grid", "--json", cwd=tmp_path).stdout
     )
     assert [FLAGGED in text for text in found["warnings"] if "claims" in text] == [True]
+
+
+@pytest.mark.slow
+def test_a_federation_says_it(tmp_path: Path) -> None:
+    bound.write_inputs(tmp_path)
+    (tmp_path / "filters.json").write_text(json.dumps(CLIENT))
+    words = ("--filters", "filters.json", "--ask", "membership", "--adversary", "loss")
+    ended = command.run(
+        "federation", "kept", "--task", "bound_task:build", *words, "--out", "run", cwd=tmp_path
+    )
+    assert ended.returncode == 0, ended.stderr
+    page = re.sub("`|</?code>", "", (tmp_path / "run" / "report.html").read_text())
+    exact = SparseRelease(bound.COLUMNS * 8 + 8 + 18, 0.1, 0.1, 0.1).follows(Neighbours(), 0)
+    svt = f"epsilon 0.1, but its noise gives epsilon {large(exact.epsilon)} over one"
+    for text in (
+        f"SVTPrivacy in filters.json claims {svt}",
+        "PercentilePrivacy in filters.json gives no differential privacy",
+        "DPFilter in filters.json claims epsilon 10, but its noise gives epsilon 852 million",
+    ):
+        assert ended.stderr.replace("`", "").count(f"warning: {text}") == 1
+        assert text in page
 
 
 @pytest.mark.parametrize("name", questions())

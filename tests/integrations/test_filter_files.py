@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from leakgauge.core.checks import InputError
+from leakgauge.integrations.filter_doubts import filter_doubts
 from leakgauge.integrations.filter_files import read_filters
 from leakgauge.integrations.nvflare_files import ARRIVING, AT_SERVER, OUTGOING
 
@@ -215,3 +216,21 @@ def test_a_malformed_file_is_refused_in_one_line(
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         read_filters(tmp_path / "none.json")
+
+
+def test_what_is_wrong_with_a_file_is_one_line_a_filter(tmp_path: Path) -> None:
+    path = tmp_path / "mods.yaml"
+    settings = "clipping_norm: 1, sensitivity: {0}, epsilon: 8, delta: 1.0e-5"
+    for sensitivity, count in ((0.1, 1), (3, 0)):
+        path.write_text(f"mods:\n  - LocalDpMod: {{{settings.format(sensitivity)}}}\n")
+        found = filter_doubts(path, parameters=10)
+        assert len(found.lines) == count
+        assert all("claims epsilon 8, but its noise gives epsilon" in one for one in found.lines)
+    path.write_text("mods: [fixedclipping_mod, mine.Other]\nstrategy:\n")
+    lines = filter_doubts(path, parameters=10).lines
+    assert "`fixedclipping_mod` in mods.yaml gives no differential privacy" in lines[0]
+    assert lines[1] == "`Other` in mods.yaml is not known, so nothing is said of it"
+    path.write_text("mods: []")
+    assert filter_doubts(path, parameters=10).lines == (
+        "mods.yaml switches on no filter of what clients send",
+    )

@@ -121,6 +121,11 @@ class Captured(BaseException):
     """Ends a command before it measures, with the identities of what it would have measured."""
 
 
+FILTERS = """mods:
+  - LocalDpMod: {clipping_norm: 1, sensitivity: 0.5, epsilon: 10, delta: 1.0e-5}
+"""
+
+
 @contextmanager
 def stopped(patch: pytest.MonkeyPatch) -> Iterator[None]:
     def audited(path: Path, description: audit.Description, *given: object, **more: object) -> None:
@@ -238,6 +243,7 @@ INPUTS = {
     "non-members": Change("out.txt", text("100\n", "398\n")),
     "members' arrays": Change("in.npz", arrays),
     "kept update": Change("kept", federation),
+    "filters": Change("filters.yaml", text("0.5", "0.6")),
     "grid file": Change("grid.yaml", text("120", "130")),
 }
 
@@ -265,6 +271,7 @@ def write_inputs(folder: Path) -> None:
     for name, source in {
         "bound_task.py": TASK, "bound_net.py": NET, "bound_parts.py": PARTS, "bound_lm.py": LM,
         "bound_share.py": "SHARE = 0.5\n", "trees.txt": "5", "settings.json": '{"smoothing": 0.0}',
+        "filters.yaml": FILTERS,
         "in.txt": "\n".join(map(str, range(100))), "out.txt": "\n".join(map(str, range(100, 200))),
     }.items():  # fmt: skip
         (folder / name).write_text(source)

@@ -57,8 +57,8 @@ def uncovered(text: str, word: str, sent: SentArrays) -> Iterator[str]:
         word: its name in the catalogue.
         sent: the arrays of the model.
 
-    >>> next(uncovered("svt", "svt", SentArrays(numbers=("scale",))))[:57]
-    '`svt` leaves parameters that are a single number (scale) '
+    >>> next(uncovered("svt", "svt", SentArrays(numbers=("scale",))))[:58]
+    "`svt` leaves parameters that are a single number ('scale')"
     """
     if word in BY_NORM and sent.statistics:
         yield (

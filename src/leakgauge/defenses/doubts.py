@@ -130,13 +130,14 @@ def _large(text: str, release: GaussianRelease, near: Neighbours) -> Iterator[st
 
 
 def large(value: float) -> str:
-    """Return an epsilon in words: with commas up to a million, then as a power of ten.
+    """Return an epsilon in words, with three digits from a million on.
 
-    >>> large(70333.1), large(2.131e8), large(4.377), large(math.inf)
-    ('70,333', '2.13e+08', '4.38', 'infinite')
+    >>> large(70333.1), large(2.131e8), large(3e16), large(4.377), large(math.inf)
+    ('70,333', '213 million', '3.00e+16', '4.38', 'infinite')
     """
     if math.isinf(value):
         return "infinite"
-    if value >= MILLION:
-        return f"{value:.2e}"
+    for unit, word in ((1e15, ""), (1e12, " trillion"), (1e9, " billion"), (1e6, " million")):
+        if value >= unit:
+            return f"{value / unit:.3g}{word}" if word else f"{value:.2e}"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -169,5 +169,11 @@ class FederationSpec(Spec):
         ATTACK,
         least=40,
     )
+    filters: str | None = setting(
+        None,
+        "configuration that names the clients' privacy filters, as leakgauge promise reads it; "
+        "what is wrong with them is said, and no figure changes",
+        DATA,
+    )
     redact: Truth = setting(False, "neither keep nor show any record, true or rebuilt")
     files: str = setting("", "sha256 of what was kept", option=False)

@@ -46,6 +46,9 @@ def answer(
     """
     run = description_of(prepared)
     begin(folder, run, progress, identity=run)
+    doubted = () if prepared.doubted is None else prepared.doubted.lines
+    for text in doubted:
+        progress.warn(text)
     found, missing, stopped = _attack(prepared, folder, progress)
     warnings = _warnings(found)
     for text in warnings:
@@ -56,7 +59,9 @@ def answer(
     measurements = measurements_of(prepared, found)
     if not measurements:
         raise InputError("; ".join(dict.fromkeys(missing)))
-    return Answer(replace(run, warnings=warnings), measurements, tuple(missing), stopped)
+    return Answer(
+        replace(run, warnings=[*doubted, *warnings]), measurements, tuple(missing), stopped
+    )
 
 
 def _attack(

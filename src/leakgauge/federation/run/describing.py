@@ -12,7 +12,7 @@ from leakgauge.inversion.run.received_steps import not_simulated
 from leakgauge.results.measurements import Run
 from leakgauge.runs.spec import plain
 
-_NOT_SHOWN = ("kept", "files", "data")
+_NOT_SHOWN = ("kept", "files", "data", "filters")
 """Settings that the description of a run omits; the checksum represents the kept updates."""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import mul
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -27,6 +28,8 @@ from leakgauge.federation.spec import (
     FederationSpec,
     plain_word,
 )
+from leakgauge.gradients import params_of
+from leakgauge.integrations.filter_doubts import FilterDoubts, filter_doubts
 from leakgauge.integrations.kept_reading import KeptRounds, KeptUpdate, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.inversion.run.received_steps import local_steps
@@ -60,6 +63,7 @@ class FederationPrepared(Prepared):
         read: the optimizer of each update, as named or as recognised.
         assumed: what is taken from the task's model for each update without proof, in words.
         statistics: how the search in each update knows the statistics of BatchNorm's batches.
+        doubted: what is wrong with the clients' filters; None if no configuration is named.
         folder: sha256 of all kept updates; clients that are left out decide who owns which records.
     """
 
@@ -73,14 +77,16 @@ class FederationPrepared(Prepared):
     whole: KeptRounds
     secret: str = ""
     not_asked: Mapping[str, str] = field(default_factory=dict)
+    doubted: FilterDoubts | None = None
     folder: str = ""
     read: Mapping[KeptUpdate, Understood] = field(default_factory=dict)
     assumed: Mapping[KeptUpdate, tuple[str, ...]] = field(default_factory=dict)
     statistics: Mapping[KeptUpdate, str | None] = field(default_factory=dict)
 
     def inputs(self) -> dict[str, str]:
-        """Return the digest of the kept updates."""
-        return {"kept updates": self.folder}
+        """Return the digests of the kept updates and of the configuration of filters."""
+        filters = {} if self.doubted is None else {"filters": self.doubted.digest}
+        return {"kept updates": self.folder, **filters}
 
     @property
     def others(self) -> Dataset:
@@ -102,7 +108,7 @@ def prepare(spec: FederationSpec, source: Source) -> FederationPrepared:
         InputError: nothing was kept, the owners of the records are invalid, an update does not fit
             the model, or a question cannot be asked.
     """
-    prepared = _opened(spec, source)
+    prepared = _with_filters(_opened(spec, source))
     prepared = replace(
         prepared, read={one: _understood(prepared, one) for one in prepared.kept.updates}
     )
@@ -154,6 +160,15 @@ def _opened(spec: FederationSpec, source: Source) -> FederationPrepared:
     return FederationPrepared(
         spec, source, kept, task, data, public, held, training, whole, folder=whole.fingerprint
     )
+
+
+def _with_filters(prepared: FederationPrepared) -> FederationPrepared:
+    """Return the updates with what is wrong with the filters that a configuration names."""
+    if prepared.spec.filters is None:
+        return prepared
+    size = sum(leaf.numel() for leaf in params_of(prepared.task.model).values())
+    found = filter_doubts(Path(prepared.spec.filters), parameters=size)
+    return replace(prepared, doubted=found)
 
 
 def _understood(prepared: FederationPrepared, one: KeptUpdate) -> Understood:
