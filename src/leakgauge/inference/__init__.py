@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from leakgauge.inference.adversaries.adversary import CandidateAdversary as CandidateAdversary
     from leakgauge.inference.adversaries.adversary import CandidateAttack as CandidateAttack
     from leakgauge.inference.adversaries.adversary import Candidates as Candidates
+    from leakgauge.inference.adversaries.crossed_forest import CrossedForest as CrossedForest
     from leakgauge.inference.adversaries.discriminant import Discriminant as Discriminant
     from leakgauge.inference.adversaries.encoder import Encoder as Encoder
     from leakgauge.inference.adversaries.energies import Energies as Energies
@@ -54,6 +55,7 @@ else:
     _PLACES = {
         "adversaries.adversary": "Adversary AnyAttack Attack CandidateAdversary CandidateAttack "
         "Candidates",
+        "adversaries.crossed_forest": "CrossedForest",
         "adversaries.discriminant": "Discriminant",
         "adversaries.encoder": "Encoder",
         "adversaries.energies": "Energies",

@@ -16,6 +16,7 @@ _PACKAGE = "leakgauge.inference.adversaries"
 
 ADVERSARIES = {
     "forest": f"{_PACKAGE}.forest:Forest",
+    "crossed-forest": f"{_PACKAGE}.crossed_forest:CrossedForest",
     "logistic": f"{_PACKAGE}.logistic:Logistic",
     "energies": f"{_PACKAGE}.energies:Energies",
     "discriminant": f"{_PACKAGE}.discriminant:Discriminant",
@@ -30,8 +31,8 @@ ADVERSARIES = {
 
 _ON_BATCHES = ("forest", "logistic", "energies", "discriminant", "pca-forest")
 _BY_GAME = {
-    PROPERTY: (*_ON_BATCHES, "joint"),
-    ATTRIBUTE: (*_ON_BATCHES, "joint", "matching"),
+    PROPERTY: (*_ON_BATCHES, "joint", "crossed-forest"),
+    ATTRIBUTE: (*_ON_BATCHES, "joint", "matching", "crossed-forest"),
     PROPORTION: ("forest", "logistic", "energies", "pca-forest"),
     USER: ("encoder", "pca-encoder", "plda"),
 }
@@ -39,14 +40,15 @@ _BY_GAME = {
 PANEL = "panel"
 """The word of ``--adversary`` for several adversaries and their sum."""
 
+_CROSSED = "crossed-forest"
 _PANEL = {
-    PROPERTY: ("forest", "energies", "discriminant"),
-    ATTRIBUTE: ("forest", "energies", "discriminant"),
+    PROPERTY: (_CROSSED, "energies", "discriminant"),
+    ATTRIBUTE: (_CROSSED, "energies", "discriminant"),
     PROPORTION: ("forest",),
     USER: ("plda",),
 }
 _UNDER_NOISE = "joint"
-_UNPOOLED, _DISCRIMINANT = "forest:kernel=1", "discriminant"
+_UNPOOLED, _DISCRIMINANT = f"{_CROSSED}:kernel=1", "discriminant"
 
 SMALL = 20_000
 """Largest number of parameters of a network whose panel has a forest without pooling."""
@@ -55,7 +57,7 @@ OF_FEW_USERS = "pca-encoder"
 """Default adversary of user inference if the shadow users are too few for ``plda``."""
 
 HELP = (
-    f"{PANEL} (default: forest, energies, discriminant, for at most {SMALL:,} parameters "
+    f"{PANEL} (default: {_CROSSED}, energies, discriminant, for at most {SMALL:,} parameters "
     f"{_UNPOOLED}, under noise joint, and their sum; for proportion forest, for user plda), "
     f"{', '.join(ADVERSARIES)}, with settings as forest:kernel=10; or your own, "
     "MODULE:NAME[:key=value,...]"
@@ -84,11 +86,13 @@ def panel_of(
     parameters: int | None = None,
     defended: bool = False,
 ) -> tuple[str, ...]:
-    """Return the names of the default adversaries of a game; that of the paper, if any, is first.
+    """Return the names of the default adversaries of a game.
 
-    The default of user inference is stronger than that of the paper, ``encoder``. For a small
-    network a forest without pooling replaces ``discriminant``, which adds to it under a defense
-    alone (``docs/explanations/adversaries.md`` has the figures).
+    Its forests judge themselves with the trees that they attack with, which the paper's ``forest``
+    cannot; ``benchmarks/panel_trees.py`` compares both. The default of user inference is stronger
+    than that of the paper, ``encoder``. For a small network a forest without pooling replaces
+    ``discriminant``, which adds to it under a defense alone (``docs/explanations/adversaries.md``
+    has the figures).
 
     Args:
         game: name of the game.
@@ -98,9 +102,9 @@ def panel_of(
         defended: whether a defense changes the gradients.
 
     >>> panel_of("property", all_rounds=True)
-    ('forest', 'energies', 'discriminant', 'joint')
+    ('crossed-forest', 'energies', 'discriminant', 'joint')
     >>> panel_of("property", parameters=500)
-    ('forest', 'energies', 'forest:kernel=1')
+    ('crossed-forest', 'energies', 'crossed-forest:kernel=1')
     """
     panel = _PANEL[game]
     if len(panel) > 1 and parameters is not None and parameters <= SMALL:

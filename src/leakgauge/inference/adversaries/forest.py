@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
@@ -117,11 +117,13 @@ class FittedForest:
 
     def log_posterior(self, seen: Grads) -> Floats:
         """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
-        share = _shares(self.model, self.view(seen).cpu().numpy())
+        share = votes(self.model, self.view(seen).cpu().numpy())
         return with_prior(smoothed_votes(share, self.settings.trees), self.log_prior)
 
 
-def _shares(model: RandomForestClassifier, features: NDArray[np.floating]) -> Floats:
+def votes(
+    model: RandomForestClassifier | ExtraTreesClassifier, features: NDArray[np.floating]
+) -> Floats:
     """Return ``model.predict_proba``, also fast for the few rows of a chunk of large gradients.
 
     scikit-learn starts a pool of threads for each call, which takes longer than 50 trees do.
@@ -129,8 +131,8 @@ def _shares(model: RandomForestClassifier, features: NDArray[np.floating]) -> Fl
     x = np.ascontiguousarray(features, dtype=np.float32)
     if not np.isfinite(x).all():
         return np.asarray(model.predict_proba(features))  # refuses them
-    votes = sum(tree.tree_.predict(x)[:, : model.n_classes_] for tree in model.estimators_)
-    return np.asarray(votes, dtype=np.float64) / len(model.estimators_)
+    total = sum(tree.tree_.predict(x)[:, : model.n_classes_] for tree in model.estimators_)
+    return np.asarray(total, dtype=np.float64) / len(model.estimators_)
 
 
 LARGEST = 1e30
