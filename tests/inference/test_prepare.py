@@ -76,7 +76,7 @@ def names(playing: GameAttacks) -> tuple[list[str], list[str]]:
 
 def test_each_game_has_the_panel_or_those_of_the_named_that_can_play_it() -> None:
     asked = spec("property", "attribute", "user", rounds=2)
-    panel = ["forest", "energies", "discriminant"]
+    panel = ["crossed-forest", "energies", "discriminant"]
     noisy = parse_defense("dpsgd:clip=1,noise=0.1", batch_size=6)
     assert names(attacks_for(asked, "property")) == (panel, panel)
     assert names(attacks_for(asked, "attribute", noisy)) == ([*panel, "joint"],) * 2
@@ -84,8 +84,8 @@ def test_each_game_has_the_panel_or_those_of_the_named_that_can_play_it() -> Non
     named = spec("property", "attribute", adversaries=("energies", "matching"))
     assert names(attacks_for(named, "property")) == (["energies"], [])
     assert names(attacks_for(named, "attribute")) == (["energies", "matching"], [])
-    both = spec("attribute", adversaries=("matching", "panel", "forest"))
-    assert names(attacks_for(both, "attribute")) == (["matching", *panel], panel)
+    both = spec("attribute", adversaries=("matching", "panel", "energies", "forest"))
+    assert names(attacks_for(both, "attribute")) == (["matching", *panel, "forest"], panel)
     assert prepare(asked, source(people())).spec.adversary == ("panel",)
 
 

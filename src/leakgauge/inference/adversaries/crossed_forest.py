@@ -20,7 +20,7 @@ from leakgauge.results.statistics import Floats
 
 @dataclass(frozen=True)
 class CrossedForest:
-    """Extremely randomised trees on max-pooled gradients; those of a fold have not seen its records.
+    """Extremely randomised trees on max-pooled gradients, each grown without one fold.
 
     The shadow records are split into folds. Each tree is grown on bootstrapped batches of all folds
     but one, and scores held-out batches of that one. All trees together score the trials. A forest

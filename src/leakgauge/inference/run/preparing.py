@@ -18,6 +18,7 @@ from leakgauge.inference.catalog import (
     PANEL,
     PROPORTION,
     USER,
+    adversaries_for,
     panel_of,
     parse_adversary,
 )
@@ -227,9 +228,9 @@ def _able(
     if fewest >= HELD_OUT:
         return attacks, ()
     what = "records" if public.users is None else "users"
-    # the first adversary of the panel is that of the paper
-    others = (one for one in attacks.attacks if one.name not in attacks.panel[1:])
-    alone = GameAttacks(tuple(others))
+    named = (one for one in attacks.attacks if one.name not in attacks.panel)
+    paper = parse_adversary(adversaries_for(ask)[0])  # it needs no folds
+    alone = GameAttacks(tuple({one.name: one for one in (paper, *named)}.values()))
     note = (
         f"a value of {secret!r} has {fewest} shadow {what}; a panel needs {HELD_OUT} to hold some "
         f"out, so {alone.attacks[0].name} runs alone; raise --shadow, or bring more {what}"
