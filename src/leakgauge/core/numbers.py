@@ -11,6 +11,9 @@ DIGITS = 40
 MOST = 10_000_000
 """Largest whole number of a setting without a bound of its field; more would run for weeks."""
 
+BLANKS = " \t\n\r\f\v"
+"""What may stand around a number; Python's own numbers allow no other control characters."""
+
 _FORMS = {
     int: re.compile(r"[+-]?[0-9]+"),
     float: re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"),
@@ -50,7 +53,7 @@ def read_number(text: str, kind: type, where: str, wanted: str = "") -> int | fl
     Traceback (most recent call last):
     leakgauge.core.checks.InputError: --rounds is '٣'; expected a whole number
     """
-    plain = text.strip()
+    plain = text.strip(BLANKS)
     if is_number(plain, kind):
         return int(plain) if kind is int else float(plain)
     shown = (

@@ -133,7 +133,7 @@ def parse_adversary(text: str) -> "AnyAttack":
 
     >>> attack = parse_adversary("forest:kernel=10")
     >>> attack.name, attack
-    ('forest:kernel=10', Forest(trees=50, kernel=10, batches=2000))
+    ('forest:kernel=10', Forest(trees=50, kernel=10, batches=2000, whole=False))
     """
     choice = REGISTRY.read(text)
     attack = copy.copy(choice.call())

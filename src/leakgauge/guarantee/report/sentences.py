@@ -6,7 +6,7 @@ from leakgauge.defenses.claims import SERVED, Claim, sensitivity_for
 from leakgauge.guarantee.filter import claim_of, is_filter
 from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN, GAUSSIAN_TEST, LAPLACE_TEST, TRAINING
 from leakgauge.guarantee.report.audited import AuditedGuarantee
-from leakgauge.guarantee.report.titles import EXACT, UPPER
+from leakgauge.guarantee.report.titles import EXACTLY, UPPER
 from leakgauge.privacy.estimate import noise_for_epsilon
 from leakgauge.privacy.promises import RECORD, GaussianRelease
 from leakgauge.report.section import Level
@@ -285,7 +285,7 @@ def _promised(audited: AuditedGuarantee) -> str:
     return (
         f"{says}: epsilon is {_at_most(audited.pair_promised)} for this {whom} and "
         f"{worst} for the worst one, at delta {audited.settings['delta']:g} "
-        f"({audited.near}; {UPPER if 'pair_pure' in audited.theory else EXACT}).{several}"
+        f"({audited.near}; {UPPER if 'pair_pure' in audited.theory else EXACTLY}).{several}"
         f"{_pure(audited)}{_served(audited)}"
     )
 

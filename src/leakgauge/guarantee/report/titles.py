@@ -6,13 +6,13 @@ from leakgauge.guarantee.metrics import CLAIMED
 from leakgauge.guarantee.report.audited import AuditedGuarantee
 from leakgauge.report.wording import count
 
-EXACT, UPPER = "exact", "an upper bound"
+EXACTLY, UPPER = "exact", "an upper bound"
 
 
 def theory_titles(audited: AuditedGuarantee) -> Mapping[str, str]:
     """Return the titles by name, in the order of the table."""
     near = audited.near
-    how = UPPER if "pair_pure" in audited.theory else EXACT
+    how = UPPER if "pair_pure" in audited.theory else EXACTLY
     several = f"{count(audited.releases)} releases"
     return {
         CLAIMED: "Claimed by the filter's own parameters",

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.core.forward import forward
 from leakgauge.core.types import Task
 from leakgauge.gradients.probing import one_line
 from leakgauge.gradients.walk import walk
@@ -80,5 +81,5 @@ class ChoosingJob:
         layers = {one.name: one for one in walk(Task(task.model))}
         watched = {name: layers[name] for name in job.layers or layers}
         require(self.last > 0, "the step has no records")
-        torch.as_tensor(task.loss(task.model(x), y)).mean().backward()  # type: ignore[no-untyped-call]
+        torch.as_tensor(task.loss(forward(task.model, x), y)).mean().backward()  # type: ignore[no-untyped-call]
         return GradientReader(task.model, watched, width=job.width, seed=self.seed).kept()
