@@ -91,7 +91,7 @@ WORDS: list[tuple[str, str, Callable[[], str]]] = [
     ("ccs24", "5.1.3, forest", lambda: f"shadow batches ({Forest().batches:,})"),
     ("ccs24", "5.1.3, forest", lambda: f"{Forest().trees} trees"),
     ("ccs24", "user inference", lambda: f"{TRIALS['user']:,} trials"),
-    ("nasr19", "Table VI,", lambda: known("nasr19/table6").replace(", ", ", ")),
+    ("nasr19", "Table VI,", lambda: known("nasr19/table6")),
     ("nasr19", "Table II,", lambda: f"{100 * SHARES[0]:g} % of the members are known"),
     ("nasr19", "II-D, encoder", lambda: f"{Training.nasr19().epochs} epochs"),
     ("nasr19", "Table X,", lambda: f"{cells('nasr19/table10')[0].size} records for each"),

@@ -35,7 +35,7 @@ from leakgauge.guarantee import (
     epsilon_gaussian_dp,
     errors_at,
 )
-from leakgauge.guarantee.release import hypotheses_of, score_releases
+from leakgauge.guarantee.release import hypotheses_of, make_releases
 from leakgauge.models import mlp
 from leakgauge.privacy.accounting import epsilon_gaussian
 from leakgauge.privacy.many_runs import epsilon_objective, fewest_errors
@@ -157,9 +157,9 @@ def test_the_power_of_the_likelihood_ratio(mu: float, batch: int) -> None:
     assert hypotheses.size == batch
     assert hypotheses.distance == pytest.approx(distance(0.5), rel=1e-4)
     for statistic in (LayerRatio(), LikelihoodRatio()):
-        _, (null, alternative) = score_releases(
+        _, (null, alternative) = make_releases(
             hypotheses, claim, statistic, each=n, seed=1, max_bytes=10**7
-        )
+        ).scores(statistic)
         for alpha in (0.05, 0.3):
             power = stats.norm.cdf(mu - stats.norm.isf(alpha))
             threshold = np.quantile(null, 1 - alpha)
@@ -190,9 +190,9 @@ def test_the_norm_loses_power_with_the_number_of_parameters() -> None:
         clean = hypotheses_of(task, params_of(model), a_pair(), None, DPSGDMechanism(0.1, 1.0))
         claim = DPSGDMechanism(0.1, clean.distance / 3)
         hypotheses = hypotheses_of(task, params_of(model), a_pair(), None, claim)
-        _, (null, other) = score_releases(
+        _, (null, other) = make_releases(
             hypotheses, claim, Norm(), each=1500, seed=0, max_bytes=10**7
-        )
+        ).scores(Norm())
         return float((other.mean() - null.mean()) / null.std())
 
     # d^2 / (sigma^2 sqrt(2 D)) for large D: 83 against 4,502 parameters.
@@ -275,7 +275,9 @@ def test_the_lower_bound_of_epsilon_holds_for_noise_that_is_not_gaussian() -> No
 def test_a_threshold_is_judged_on_trials_that_did_not_choose_it(statistic) -> None:
     claim, task = DPSGDMechanism(0.5, noise_for(1.5, 0.5)), small_task()
     hypotheses = hypotheses_of(task, params_of(task.model), a_pair(), None, claim)
-    chosen, judged = score_releases(hypotheses, claim, statistic, each=300, seed=0, max_bytes=10**7)
+    chosen, judged = make_releases(
+        hypotheses, claim, statistic, each=300, seed=0, max_bytes=10**7
+    ).scores(statistic)
     everything = np.concatenate([*chosen, *judged])
     assert len(np.unique(everything)) == len(everything) == 1200
     found = audit(claim, trials=600, statistic=statistic)

@@ -22,7 +22,7 @@ from leakgauge.guarantee import (
     audit_pair,
 )
 from leakgauge.guarantee.question import QUESTION
-from leakgauge.guarantee.release import hypotheses_of, redrawn, score_releases
+from leakgauge.guarantee.release import hypotheses_of, make_releases, redrawn
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.models import mlp
 from leakgauge.privacy.accounting import epsilon_gaussian
@@ -113,7 +113,9 @@ def test_correct_mechanisms_pass(statistic) -> None:
 def scores_of(statistic, claim: DPSGDMechanism, each: int, max_bytes: int = 10**7):
     task = a_task()
     hypotheses = hypotheses_of(task, params_of(task.model), a_pair(), None, claim)
-    return score_releases(hypotheses, claim, statistic, each=each, seed=3, max_bytes=max_bytes)
+    return make_releases(
+        hypotheses, claim, statistic, each=each, seed=3, max_bytes=max_bytes
+    ).scores(statistic)
 
 
 @pytest.mark.parametrize("statistic", [LikelihoodRatio(), LayerRatio()], ids=lambda one: one.name)

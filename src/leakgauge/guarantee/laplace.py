@@ -5,15 +5,13 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import special, stats
 from torch import Tensor
 
 from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flatten
 from leakgauge.results.measurements import Estimate
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 
 @dataclass(frozen=True)

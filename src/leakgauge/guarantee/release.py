@@ -17,10 +17,10 @@ from leakgauge.gradients.flattening import norms
 from leakgauge.guarantee.mechanism import Mechanism, ReleaseClaim, SeveralAtOnce
 from leakgauge.guarantee.pair import NeighbourPair
 from leakgauge.guarantee.statistic import Statistic
+from leakgauge.results.statistics import Floats
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.work import digest_of
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
@@ -167,33 +167,6 @@ class ReleaseParts:
         )
         first, second = pairs
         return first, second
-
-
-def score_releases(
-    hypotheses: Hypotheses,
-    mechanism: Mechanism,
-    statistic: Statistic,
-    *,
-    each: int,
-    seed: int,
-    max_bytes: int,
-    checkpoint: Checkpoint | None = None,
-) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return scores ``[each]`` under H0 and H1 for choosing thresholds, and for the estimates.
-
-    Under H1 each release draws its own value; the scores are in the order of these values. The
-    arguments are those of ``make_releases``.
-    """
-    parts = make_releases(
-        hypotheses,
-        mechanism,
-        statistic,
-        each=each,
-        seed=seed,
-        max_bytes=max_bytes,
-        checkpoint=checkpoint,
-    )
-    return parts.scores(statistic)
 
 
 def make_releases(

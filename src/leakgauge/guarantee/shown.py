@@ -3,9 +3,6 @@
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from leakgauge.guarantee.laplace import LaplaceRatio, epsilon_laplace_test, laplace_p_value
 from leakgauge.guarantee.release import ReleaseParts
 from leakgauge.guarantee.statistic import LikelihoodRatio, Statistic
@@ -25,8 +22,7 @@ from leakgauge.privacy.many_runs import (
 )
 from leakgauge.privacy.whole_scores import ODD, mu_of_scores, shape_p_value
 from leakgauge.results.measurements import Estimate
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 GAUSSIAN, LAPLACE, OTHER = "gaussian", "laplace", ""
 """The law of a mechanism's noise; ``OTHER`` assumes nothing."""

@@ -5,14 +5,12 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import special
 from torch import Tensor
 
 from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flat_leaf
-
-Floats = NDArray[np.float64]
+from leakgauge.results.statistics import Floats
 
 SMALLEST = float(np.finfo(np.float64).tiny)
 TINY = 1e-10

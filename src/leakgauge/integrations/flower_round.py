@@ -64,9 +64,14 @@ class HeardRound:
         return flat(self.model, self.names)
 
     @cached_property
+    def averaged(self) -> Floats:
+        """The result of the inner strategy ``[size]``."""
+        return flat(self.aggregate, self.names)
+
+    @cached_property
     def noise(self) -> Floats:
         """What was added to the aggregate ``[size]``."""
-        return self.released - flat(self.aggregate, self.names)
+        return self.released - self.averaged
 
     @cached_property
     def weights(self) -> Floats | None:
@@ -85,7 +90,7 @@ class HeardRound:
             update = flat(model_of(reply), self.names) - self.start
             mean += weight * update
             most = max(most, float(weight * np.linalg.norm(update)))
-        left = float(np.linalg.norm(self.released - self.noise - self.start - mean))
+        left = float(np.linalg.norm(self.averaged - self.start - mean))
         rounding = float(np.finfo(np.float32).eps * np.linalg.norm(self.start))
         return weights if left <= _EXACT * most + 4 * rounding else None
 

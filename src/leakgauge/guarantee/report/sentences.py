@@ -2,6 +2,7 @@
 
 import math
 
+from leakgauge.core.numbers import rounded_up
 from leakgauge.defenses.claims import SERVED, Claim, sensitivity_for
 from leakgauge.guarantee.filter import claim_of, is_filter
 from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN, GAUSSIAN_TEST, LAPLACE_TEST, TRAINING
@@ -96,9 +97,7 @@ def noise_for(audited: AuditedGuarantee, epsilon: float) -> float:
     """
     clip, delta = float(audited.settings["clip"]), float(audited.settings["delta"])
     moved = GaussianRelease(clip, 1.0, 1).sensitivity(audited.near) * math.sqrt(audited.releases)
-    exact = noise_for_epsilon(epsilon, moved, delta)
-    unit = 10.0 ** (math.floor(math.log10(exact)) - 2)
-    return float(f"{math.ceil(exact / unit) * unit:.3g}")
+    return rounded_up(noise_for_epsilon(epsilon, moved, delta))
 
 
 def more_noise(audited: AuditedGuarantee) -> str:

@@ -1,25 +1,23 @@
 """Trees that are grown without one part of the shadow each, and so judge that part."""
 
-import copy
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier
-from torch import Tensor
 
 from leakgauge.core.checks import require, require_positive
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import HeldOut, held_out_folds, smoothed_votes
-from leakgauge.inference.adversaries.forest import votes
+from leakgauge.inference.adversaries.forest import OnMaxPool, votes
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.views import TABLE_KERNEL, MaxPool, View, kernel_for
+from leakgauge.inference.adversaries.views import View
 from leakgauge.results.statistics import Floats
 
 
 @dataclass(frozen=True)
-class CrossedForest:
+class CrossedForest(OnMaxPool):
     """Extremely randomised trees on max-pooled gradients, each grown without one fold.
 
     The shadow records are split into folds. Each tree is grown on bootstrapped batches of all folds
@@ -56,22 +54,6 @@ class CrossedForest:
     def each(self) -> int:
         """Number of trees of one fold."""
         return -(-self.trees // self.folds)
-
-    def for_records(self, x: Tensor) -> "CrossedForest":
-        """Return this forest with the paper's kernel for records ``[n, ...]``, if it has none."""
-        if self.kernel is not None:
-            return self
-        one = copy.copy(self)  # keeps a name that the user typed
-        object.__setattr__(one, "kernel", kernel_for(x))
-        return one
-
-    @property
-    def view(self) -> MaxPool:
-        """Function from gradients to features; that of a table if the records are not known yet."""
-        return MaxPool(self.kernel or TABLE_KERNEL)
-
-    kept = view
-    """Function from gradients to the features that are kept of every shadow batch."""
 
     def fit(
         self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator

@@ -2,7 +2,7 @@
 
 import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -26,8 +26,31 @@ from leakgauge.inference.adversaries.views import (
 from leakgauge.results.statistics import Floats, Ints
 
 
+class OnMaxPool:
+    """Settings of a forest on max-pooled gradients."""
+
+    kernel: int | None
+    whole: bool = False
+
+    def for_records(self, x: Tensor) -> Self:
+        """Return this forest with the paper's kernel for records ``[n, ...]``, if it has none."""
+        if self.kernel is not None:
+            return self
+        one = copy.copy(self)  # keeps a name that the user typed
+        object.__setattr__(one, "kernel", kernel_for(x))
+        return one
+
+    @property
+    def view(self) -> MaxPool:
+        """Function from gradients to features; that of a table if the records are not known yet."""
+        return MaxPool(self.kernel or TABLE_KERNEL, self.whole)
+
+    kept = view
+    """Function from gradients to the features that are kept of every shadow batch."""
+
+
 @dataclass(frozen=True)
-class Forest:
+class Forest(OnMaxPool):
     """Random forest on max-pooled gradients of bootstrapped shadow batches.
 
     A posterior of 0 in one round would overrule all other rounds, and a forest returns 0 whenever
@@ -62,22 +85,6 @@ class Forest:
         So scoring held-out batches costs as much as fitting.
         """
         return replace(self, trees=-(-self.trees // folds))
-
-    def for_records(self, x: Tensor) -> "Forest":
-        """Return this forest with the paper's kernel for records ``[n, ...]``, if it has none."""
-        if self.kernel is not None:
-            return self
-        one = copy.copy(self)  # keeps a name that the user typed
-        object.__setattr__(one, "kernel", kernel_for(x))
-        return one
-
-    @property
-    def view(self) -> MaxPool:
-        """Function from gradients to features; that of a table if the records are not known yet."""
-        return MaxPool(self.kernel or TABLE_KERNEL, self.whole)
-
-    kept = view
-    """Function from gradients to the features that are kept of every shadow batch."""
 
     def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> "FittedForest":
         """Fit on balanced bootstrapped batches at the parameters of this round (section 4.1)."""
