@@ -252,6 +252,34 @@ def test_set_replaces_the_values_of_the_file(tmp_path: Path) -> None:
         unfold(file, questions(), overrides={"sed": "1"})
 
 
+def test_only_keeps_the_cells_with_the_values(tmp_path: Path) -> None:
+    file = read_grid_file(
+        written(tmp_path, one(seed=[0, 1], defense=["none", "sign"], batch_size=[4, 8, 16]))
+    )
+
+    def kept(**only: str) -> list[tuple[object, ...]]:
+        cells = unfold(file, questions(), only=only).cells
+        return [(one.seed, one.defense, one.batch_size) for one in cells]
+
+    assert kept(defense="sign", batch_size="4,16", seed="1") == [
+        (1, ("sign",), 4),
+        (1, ("sign",), 16),
+    ]
+    assert len(kept()) == 12
+    with pytest.raises(InputError, match=r"--only batch_size is 5, which no .*4, 8, 16"):
+        kept(batch_size="5")
+    with pytest.raises(InputError, match="--only has an unknown key 'batch'"):
+        kept(batch="4")
+
+
+def test_only_refuses_values_that_no_cell_has_together(tmp_path: Path) -> None:
+    file = read_grid_file(written(tmp_path, one(batch_size=4, seed=0)))
+    other = {**file.grids[0], "batch_size": 8, "seed": 1}
+    both = file.model_copy(update={"grids": [*file.grids, other]})
+    with pytest.raises(InputError, match="no cell has all values of --only together"):
+        unfold(both, questions(), only={"batch_size": "8", "seed": "0"})
+
+
 @pytest.mark.parametrize("path", sorted(CCS24.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_papers_files_unfold_at_both_sizes(path: Path) -> None:
     small, paper = read_grid(path, "small"), read_grid(path, "paper")

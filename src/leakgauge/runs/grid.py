@@ -50,6 +50,27 @@ class Grid:
         seeds = list(dict.fromkeys(cell.seed for cell in cells))
         return sorted(cells, key=lambda cell: seeds.index(cell.seed))
 
+    def only(self, wanted: Mapping[str, Sequence[Any]]) -> "Grid":
+        """Return the grid with the cells that have one of the values of each setting.
+
+        Args:
+            wanted: values by setting; empty for all cells.
+
+        Raises:
+            InputError: no cell has them.
+        """
+        for name, values in wanted.items():
+            there = [plain(cell)[name] for cell in self.cells]
+            for value in values:
+                require(
+                    any(_is(one, value) for one in there),
+                    f"--only {name} is {value!r}, which no cell has; {name} is one of "
+                    f"{', '.join(dict.fromkeys(map(str, there)))}",
+                )
+        kept = replace(self, grids=tuple(_kept(cells, wanted) for cells in self.grids))
+        require(bool(kept.cells), "no cell has all values of --only together; name fewer of them")
+        return kept
+
 
 def unfold(
     file: GridFile,
@@ -57,6 +78,7 @@ def unfold(
     *,
     size: str | None = None,
     overrides: Mapping[str, str] | None = None,
+    only: Mapping[str, str] | None = None,
 ) -> Grid:
     """Return the grid of a file at one size; the other sizes are checked too.
 
@@ -65,14 +87,15 @@ def unfold(
         questions: by name; the first is asked where a grid names none.
         size: one of the file's sizes; None takes ``small``, else the first.
         overrides: of ``--set``: values, separated by commas, that replace the file's.
+        only: of ``--only``: values, separated by commas, of the cells that run; None runs all.
 
     Raises:
-        InputError: the file asks for what does not exist.
+        InputError: the file asks for what does not exist, or no cell has the values of ``only``.
     """
     question = _question(file, questions)
     known = declared(question.Spec)
     chosen = _size(file, size)
-    given = {name: _values(known, name, text) for name, text in (overrides or {}).items()}
+    given = {name: _values(known, name, text, "--set") for name, text in (overrides or {}).items()}
     rows = [
         make_row(row, f"paper row {number}", known)
         for number, row in enumerate(file.paper, start=1)
@@ -94,7 +117,7 @@ def unfold(
     if not overrides:  # they may well leave cells out that the paper is about
         for number, row in enumerate(rows, start=1):
             _check_row(row, number, sizes.values())
-    return sizes[chosen]
+    return sizes[chosen].only(_wanted(known, only or {}))
 
 
 def differing(one: Spec, other: Spec) -> list[str]:
@@ -191,11 +214,29 @@ def _choices(one: Declared, value: Any) -> list[Any]:
     return value if several else [value]
 
 
-def _values(known: Mapping[str, Declared], name: str, text: str) -> list[Any]:
-    """The values of ``--set NAME=VALUE,VALUE``, a cell each."""
-    require_known(name, known, f"--set has an unknown key {name!r}")
+def _wanted(known: Mapping[str, Declared], only: Mapping[str, str]) -> dict[str, list[Any]]:
+    return {name: _values(known, name, text, "--only") for name, text in only.items()}
+
+
+def _kept(cells: Sequence[Spec], wanted: Mapping[str, Sequence[Any]]) -> tuple[Spec, ...]:
+    def matches(settings: Mapping[str, Any]) -> bool:
+        return all(
+            any(_is(settings[name], value) for value in values) for name, values in wanted.items()
+        )
+
+    return tuple(cell for cell in cells if matches(plain(cell)))
+
+
+def _is(setting: Any, value: Any) -> bool:
+    """Return whether a cell has the value; a list of one counts as its item."""
+    return bool(setting in (value, [value]))
+
+
+def _values(known: Mapping[str, Declared], name: str, text: str, option: str) -> list[Any]:
+    """The values of ``--set`` or ``--only NAME=VALUE,VALUE``, a cell each."""
+    require_known(name, known, f"{option} has an unknown key {name!r}")
     one = known[name]
-    where = f"--set {name}"
+    where = f"{option} {name}"
     if one.kind is tuple and not one.setting.cells:
         return [[read_item(one, part, where) for part in split_list(text)]]
     return [read_item(one, part, where) for part in split_list(text)]

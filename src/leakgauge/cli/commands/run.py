@@ -76,6 +76,12 @@ KeyValues = Annotated[
     list[str] | None,
     typer.Option("--set", help="KEY=VALUE,...: values that replace the file's; repeatable"),
 ]
+OnlyValues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only", help="KEY=VALUE,...: run only the cells that have one of the values; repeatable"
+    ),
+]
 GridFolder = Annotated[
     Path | None,
     typer.Option(
@@ -88,6 +94,7 @@ GridFolder = Annotated[
 EXAMPLES = (
     "leakgauge run experiments/demo.yaml",
     "leakgauge run experiments/demo.yaml --size small --set seed=0,1 --jobs 2",
+    "leakgauge run experiments/agic/table4.yaml --size cpu --only method=agic --only batch_size=1",
     "leakgauge run experiments/demo.yaml --executor dask --address tcp://host:8786",
 )
 
@@ -99,6 +106,7 @@ def run(
     size: Size = None,
     jobs: Jobs = None,
     set_: KeyValues = None,
+    only: OnlyValues = None,
     executor: Where = PROCESSES,
     address: Address = None,
     max_memory: options.MaxMemory = None,
@@ -111,7 +119,7 @@ def run(
 
     if jobs is not None:
         require_count(jobs, "--jobs")
-    grid = _grid(file, size, set_ or ())
+    grid = _grid(file, size, _by_key(set_, "--set"), _by_key(only, "--only"))
     gate_options.check([grid.question], questions())
     devices = {cell.device for cell in grid.cells}
     for device in devices if address is None else ():
@@ -210,22 +218,29 @@ class _Left(ProgressColumn):
         return Text("" if left is None else f"about {duration(left)} left")
 
 
-def _grid(file: Path, size: str | None, sets: "list[str] | tuple[()]") -> "Grid":
+def _grid(
+    file: Path, size: str | None, overrides: Mapping[str, str], only: Mapping[str, str]
+) -> "Grid":
     from leakgauge.runs.grid import unfold
     from leakgauge.runs.grid_file import read_grid_file
 
-    overrides = {}
-    for text in sets:
+    try:
+        return unfold(read_grid_file(file), questions(), size=size, overrides=overrides, only=only)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
+
+
+def _by_key(texts: list[str] | None, option: str) -> dict[str, str]:
+    """Return the values of ``KEY=VALUE,...``, by key."""
+    pairs = {}
+    for text in texts or ():
         name, equals, values = text.partition("=")
         require(
             bool(name and equals and values),
-            f"--set is {text!r}; expected KEY=VALUE,..., for example seed=0,1",
+            f"{option} is {text!r}; expected KEY=VALUE,..., for example seed=0,1",
         )
-        overrides[name] = values
-    try:
-        return unfold(read_grid_file(file), questions(), size=size, overrides=overrides)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from error
+        pairs[name] = values
+    return pairs
 
 
 def _with_progress(
