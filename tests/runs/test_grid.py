@@ -272,6 +272,13 @@ def test_only_keeps_the_cells_with_the_values(tmp_path: Path) -> None:
         kept(batch="4")
 
 
+def test_only_leaves_out_what_the_paper_says_of_other_cells() -> None:
+    file = read_grid_file(CCS24 / "figure5.yaml")
+    grid = unfold(file, questions(), size="paper", only={"defense": "sign"})
+    assert {row.where["defense"] for row in grid.paper} == {"sign"}
+    assert {cell.defense for cell in grid.cells} == {("sign",)}
+
+
 def test_only_refuses_values_that_no_cell_has_together(tmp_path: Path) -> None:
     file = read_grid_file(written(tmp_path, one(batch_size=4, seed=0)))
     other = {**file.grids[0], "batch_size": 8, "seed": 1}

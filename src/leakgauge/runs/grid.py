@@ -53,6 +53,8 @@ class Grid:
     def only(self, wanted: Mapping[str, Sequence[Any]]) -> "Grid":
         """Return the grid with the cells that have one of the values of each setting.
 
+        The paper's figures about other cells are left out.
+
         Args:
             wanted: values by setting; empty for all cells.
 
@@ -67,9 +69,11 @@ class Grid:
                     f"--only {name} is {value!r}, which no cell has; {name} is one of "
                     f"{', '.join(dict.fromkeys(map(str, there)))}",
                 )
-        kept = replace(self, grids=tuple(_kept(cells, wanted) for cells in self.grids))
-        require(bool(kept.cells), "no cell has all values of --only together; name fewer of them")
-        return kept
+        grids = tuple(_kept(cells, wanted) for cells in self.grids)
+        cells = _once(cell for cells in grids for cell in cells)
+        require(bool(cells), "no cell has all values of --only together; name fewer of them")
+        paper = tuple(row for row in self.paper if any(map(row.about, cells)))
+        return replace(self, grids=grids, paper=paper)
 
 
 def unfold(
