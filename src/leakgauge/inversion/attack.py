@@ -26,6 +26,9 @@ from leakgauge.training.catalog import SGD
 from leakgauge.training.client import Client
 from leakgauge.training.local import draws, in_training, repeatable
 
+LOSS_SHOWN_EVERY = 20
+"""Iterations of a search between two readings of its loss."""
+
 WITHOUT_DROPOUT = (
     "the client's dropout draws masks that the attacker does not know; it simulates the model "
     "without dropout"
@@ -175,9 +178,16 @@ def rate_assumed(lr: float) -> str:
 
 
 def search_progress(progress: Progress, title: str, iterations: int) -> SearchProgress:
-    """Return the function that reports the iterations of a search to the user."""
+    """Return the function that reports the iterations of a search to the user.
+
+    It reads the loss at each ``LOSS_SHOWN_EVERY``-th iteration: a GPU stops for each reading.
+    """
+    shown = ""
 
     def report(at: int, loss: Tensor) -> None:
-        progress.step(title, at + 1, iterations, f"loss {float(loss.mean()):.4f}")
+        nonlocal shown
+        if at % LOSS_SHOWN_EVERY == 0 or at + 1 == iterations or not shown:
+            shown = f"loss {float(loss.mean()):.4f}"
+        progress.step(title, at + 1, iterations, shown)
 
     return report

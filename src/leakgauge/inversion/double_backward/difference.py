@@ -17,6 +17,7 @@ gradient is read twice.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from itertools import compress
 
 import torch
@@ -53,12 +54,13 @@ class WeightPerturbation:
         self._objective, self._params, self._step = objective, params, step
         rows = range(len(next(iter(observed.values()))))
         self._observed = [{n: leaf[r : r + 1] for n, leaf in observed.items()} for r in rows]
-        self._room = _room(params)
+        self._rooms = lru_cache(maxsize=1)(partial(_rooms, params, _room(params)))
         known = stretches(objective, observed)
         self._names = None if known is None else list(known)
+        self._read = known is not None and reads_cheaply(next(iter(params.values())).device)
         # For each target, one stretch per name.
         self._stretches = torch.stack(list(known.values()), 1).tolist() if known else []
-        compared = self._names or []
+        compared = (self._names or []) if self._read else []
         self._theirs = [_floats([_dot(own[n], own[n]) for n in compared]) for own in self._observed]
 
     def value(self, grads: Grads, row: int) -> Tensor:
@@ -67,25 +69,27 @@ class WeightPerturbation:
         (value,) = self._objective(grads, self._observed[row])
         return value
 
-    def __call__(self, grads: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
+    def __call__(self, grads: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], Tensor | float]:
         """Return the value, the weights ``w + size * v``, leaf ``[*p]``, and the size.
 
         v is the slope of the objective in the gradient ``grads``.
         """
-        perturb = self._differentiated if self._names is None else self._summed
+        perturb = self._summed if self._read else self._differentiated
         value, changed, size = perturb(grads, row)
         return value, {**self._params, **changed}, size
 
-    def _differentiated(self, grads: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
+    def _differentiated(self, grads: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """Serve any objective, and read no number: a GPU stops for each reading."""
         grads = {name: value.detach().requires_grad_() for name, value in grads.items()}
         with torch.enable_grad():
             value = self.value(grads, row)
         slopes = torch.autograd.grad(value, list(grads.values()), allow_unused=True)
         along = {n: v[0] for n, v in zip(grads, slopes, strict=True) if v is not None}
-        squares = _floats([_dot(v, v) for v in along.values()])
-        size = self._size(dict(zip(along, squares, strict=True)))
-        changed = {name: torch.add(self._params[name], v, alpha=size) for name, v in along.items()}
-        return value.detach(), changed, size
+        ways, own = list(along.values()), [self._params[name] for name in along]
+        largest = (torch.stack(torch._foreach_norm(ways)) / self._rooms(tuple(along))).max()
+        size = torch.where(largest > 0, self._step / largest, self._step)
+        moved = torch._foreach_add(own, torch._foreach_mul(ways, size))
+        return value.detach(), dict(zip(along, moved, strict=True)), size
 
     def _summed(self, grads: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
         """Use ``v = u (a * observed + b * grads)`` for a layer of weight u, with numbers a, b."""
@@ -107,9 +111,14 @@ class WeightPerturbation:
 
     def _size(self, squares: Mapping[str, float]) -> float:
         """Return the size with largest relative change ``step``; ``squares`` are those of v."""
-        chosen = [name for name in squares if self._params[name].dim() > 1] or list(squares)
-        largest = max(math.sqrt(squares[name]) / self._room[name] for name in chosen)
+        rooms = zip(squares.values(), self._rooms(tuple(squares)).tolist(), strict=True)
+        largest = max(math.sqrt(square) / room for square, room in rooms)
         return self._step / largest if largest > 0 else self._step
+
+
+def reads_cheaply(device: torch.device) -> bool:
+    """Return whether reading a number costs nothing; on a CPU memory costs time, not waiting."""
+    return device.type == "cpu"
 
 
 def _cosine(
@@ -136,6 +145,14 @@ def _square(
     grads, observed = pair
     way = a * observed + b * grads
     return float(_dot(way, way))
+
+
+def _rooms(params: Params, norms: Mapping[str, float], names: tuple[str, ...]) -> Tensor:
+    """Return the norm of each named weight; infinite if its change does not count."""
+    matrices = [params[name].dim() > 1 for name in names]
+    counts = matrices if any(matrices) else [True] * len(names)
+    rooms = [norms[n] if one else math.inf for n, one in zip(names, counts, strict=True)]
+    return next(iter(params.values())).new_tensor(rooms)
 
 
 def _room(params: Params) -> dict[str, float]:
@@ -187,6 +204,8 @@ class Difference:
         self._params = {name: value.detach() for name, value in params.items()}
         self._slots = ParameterSlots(task.model)
         self._perturb = WeightPerturbation(objective, self._params, observed, step)
+        # A search passes the same rows again, and a GPU stops when they are read.
+        self._numbers = lru_cache(maxsize=1)(Tensor.tolist)
 
     def __call__(self, x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
         """Return the objective at ``x``, with labels ``y [N, B]`` int64 and targets ``rows [N]``.
@@ -194,7 +213,7 @@ class Difference:
         No slope is computed if ``x`` does not require a gradient.
         """
         with _all_digits():
-            given = zip(x, y, rows.tolist(), strict=True)
+            given = zip(x, y, self._numbers(rows), strict=True)
             pairs = [self._row(one, target, row) for one, target, row in given]
         values = torch.stack([value for value, _ in pairs])
         if not x.requires_grad:

@@ -191,10 +191,14 @@ class _Rest:
         self.iterations = torch.zeros(rows, dtype=torch.int64, device=device)
 
     def moving(self) -> Tensor:
-        return self._all if self._patience is None else torch.nonzero(~self._still).flatten()
+        """Return the rows that move; while all do, the same tensor each time."""
+        if self._patience is None:
+            return self._all
+        left = torch.nonzero(~self._still).flatten()
+        return self._all if len(left) == len(self._all) else left
 
     def update(self, at: int, loss: Tensor) -> None:
-        self.iterations[~self._still] = at + 1
+        self.iterations = torch.where(self._still, self.iterations, at + 1)
         if self._patience is None:
             return
         # Written as a product: a level of infinity is not to give infinity - infinity.
@@ -253,21 +257,23 @@ class _FirstOrder:
     """Adam, all rows in one tensor: it works number by number, so rows stay apart."""
 
     def __init__(self, how: SearchSettings, loss: Cost, x: Tensor, scores: Tensor | None) -> None:
-        self._how, self._loss, self._x, self._scores = how, loss, x, scores
+        self._how, self._loss, self._x = how, loss, x
         self._changed = [x] if scores is None else [x, scores]
         self._adam = torch.optim.Adam(self._changed, lr=how.lr)
 
     def step(self, at: int, rows: Tensor) -> Tensor:
         how = self._how
-        x, scores = self._x[rows], None if self._scores is None else self._scores[rows]
-        leaves = [value.requires_grad_() for value in (x, scores) if value is not None]
-        current = self._loss(x, scores, rows, at / how.iterations)
+        every = len(rows) == len(self._x)
+        leaves = [
+            (value.detach() if every else value[rows]).requires_grad_() for value in self._changed
+        ]
+        current = self._loss(leaves[0], (*leaves[1:], None)[0], rows, at / how.iterations)
         slopes = torch.autograd.grad(current.sum(), leaves)
-        still = [value.clone() for value in self._changed] if len(rows) < len(self._x) else None
+        still = None if every else [value.clone() for value in self._changed]
         for value, slope in zip(self._changed, slopes, strict=True):
             slope = torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
-            value.grad = torch.zeros_like(value)
-            value.grad[rows] = slope.sign() if how.optimizer == "signed-adam" else slope
+            slope = slope.sign() if how.optimizer == "signed-adam" else slope
+            value.grad = slope if every else torch.zeros_like(value).index_copy_(0, rows, slope)
         rate = how.lr * factor(how.schedule, at, how.iterations, warmup=how.warmup)
         self._adam.param_groups[0]["lr"] = rate
         self._adam.step()
@@ -275,9 +281,9 @@ class _FirstOrder:
             for value, before in zip(self._changed, still, strict=True):
                 before[rows] = value[rows]
                 value.copy_(before)
-        losses = _infinite(self._x)
-        losses[rows] = current.detach()
-        return losses
+        if every:
+            return current.detach()
+        return _infinite(self._x).index_copy_(0, rows, current.detach())
 
     def state(self) -> Any:
         return self._adam.state_dict()["state"]
@@ -293,6 +299,7 @@ class _Newton:
         self._how, self._loss, self._x = how, loss, x
         self._changed = [x] if scores is None else [x, scores]
         rows = range(len(x))
+        self._numbers = torch.arange(len(x), device=x.device).chunk(len(x))
         self._rows = [[one[row : row + 1].clone() for one in self._changed] for row in rows]
         self._optimizers = [self._fresh(leaves) for leaves in self._rows]
 
@@ -316,7 +323,7 @@ class _Newton:
         leaves = self._rows[row]
         for leaf, whole in zip(leaves, self._changed, strict=True):
             leaf.copy_(whole[row : row + 1])  # The box may have changed it.
-        at = torch.tensor([row], device=self._x.device)
+        at = self._numbers[row]
 
         def closure() -> Tensor:
             with torch.enable_grad():

@@ -7,6 +7,7 @@ It reads from the top: ``reconstruct`` compares gradients, ``search`` adds the p
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -28,7 +29,7 @@ from leakgauge.inversion.search.checks import (
 )
 from leakgauge.inversion.search.descent import descend
 from leakgauge.inversion.search.layer_weights import objective_of
-from leakgauge.inversion.search.objective import agreement, rescaled
+from leakgauge.inversion.search.objective import against, agreement, rescaled
 from leakgauge.inversion.search.priors import total_variation
 from leakgauge.inversion.search.settings import SearchSettings, fading
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
@@ -103,7 +104,6 @@ def reconstruct(
     params = trainable(task.model, params)
     targets = check_gradients(params, observed)
     seen = {name: observed[name].detach().to(value) for name, value in params.items()}
-    each = torch.arange(targets, device=next(iter(seen.values())).device)
     measure = objective_of(settings.objective, task.model)
 
     def gradients(x: Tensor, y: Tensor) -> Grads:
@@ -111,11 +111,18 @@ def reconstruct(
             return differentiable_gradients(task, params, x, y)
         return simulated_gradients(task, params, x, y, local)
 
+    @lru_cache(maxsize=1)
+    def distance_from(rows: Tensor) -> Callable[[Grads], Tensor]:
+        """Return the distance from the targets ``rows``; a search passes the same tensor again.
+
+        So a step neither copies gradients, which can be large, nor asks a GPU which rows move.
+        """
+        each = torch.arange(targets, device=rows.device)
+        every = len(rows) == targets and torch.equal(rows, each)
+        return against(measure, seen if every else {n: leaf[rows] for n, leaf in seen.items()})
+
     def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
-        grads = gradients(x, y)
-        # Gradients can be large: a copy at every step would cost as much as an objective.
-        all_ = len(rows) == targets and torch.equal(rows, each)
-        return measure(grads, seen if all_ else {n: value[rows] for n, value in seen.items()})
+        return distance_from(rows)(gradients(x, y))
 
     begin = draw_starts(
         settings,
@@ -213,8 +220,12 @@ def search(
         distances = distance(start.flatten(0, 1), scores, rows_of).detach()
         begin = distances.view(targets, restarts).nan_to_num(0, 0, 0).mean(1)
 
+    @lru_cache(maxsize=1)
+    def targets_of(rows: Tensor) -> Tensor:
+        return rows_of if len(rows) == len(rows_of) else rows_of[rows]
+
     def loss(x: Tensor, score: Tensor | None, rows: Tensor, done: float) -> Tensor:
-        of = rows_of[rows]
+        of = targets_of(rows)
         value = distance(x, score, of)
         if weight:
             unit = begin[of] * fading(settings.prior_first, done)

@@ -214,6 +214,30 @@ def stretches(objective: Objective, observed: Grads) -> dict[str, Tensor] | None
     return None
 
 
+def against(objective: Objective, observed: Grads) -> Callable[[Grads], Tensor]:
+    """Return the distance from ``observed`` as a function of the guess.
+
+    The weights and the norms of a cosine distance depend on what was observed alone, so they are
+    computed once and not at each step of a search.
+
+    >>> observed = {"w": torch.tensor([[3.0, 0.0]])}
+    >>> against(Cosine(), observed)({"w": torch.tensor([[0.0, 2.0]])})
+    tensor([1.])
+    """
+    known = stretches(objective, observed)
+    if known is None:
+        return lambda guess: objective(guess, observed)
+    theirs, weights = [observed[name] for name in known], torch.stack(list(known.values()))
+    size = squares(theirs, weights)
+
+    def distance(guess: Grads) -> Tensor:
+        _check_held(known, guess, "gradient")
+        sums = products([guess[name] for name in known], theirs, weights)
+        return cosine_distance((*sums, size))
+
+    return distance
+
+
 def agreement(guess: Grads, observed: Grads) -> Tensor:
     """Return how well a guess reproduces what was observed, ``[N]`` from 0 to 1.
 
