@@ -5,6 +5,7 @@ others as convolutions of odd shapes. Here every pass is one forward, input-grad
 weight-gradient kernel: 7 passes for a matched gradient; a plain gradient takes 3.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,10 +99,19 @@ def inward(value: Tensor, wide: bool) -> Tensor:
 def wide(x: Tensor, weight: Tensor) -> bool:
     """Return whether innermost channels save more time than the change of layout costs.
 
-    They do on CPUs in single precision, if images hold more numbers than the kernel.
+    They do on CPUs in single precision, if images hold more numbers than the kernel, or if the
+    kernel has its channels innermost already.
     """
-    plain = x.dim() != 4 or x.device.type != "cpu" or x.dtype == torch.float64
-    return not plain and x.numel() >= weight.numel()
+    if x.dim() != 4 or x.device.type != "cpu" or x.dtype == torch.float64:
+        return False
+    point = weight.is_contiguous() and weight.is_contiguous(memory_format=torch.channels_last)
+    return x.numel() >= weight.numel() or channels_innermost(x if point else weight)
+
+
+def channels_innermost(value: Tensor) -> bool:
+    """Return whether a tensor of four axes has its second one innermost in memory."""
+    inner: bool = value.is_contiguous(memory_format=torch.channels_last)
+    return inner and not value.is_contiguous()
 
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:
@@ -125,12 +135,32 @@ def weight_gradients(
     return result
 
 
+def lasting(leaf: Tensor, axes: int = 4) -> Tensor:
+    """Return kernels ``[O, I, h, w]`` in the layout that a search can use as it is.
+
+    It is innermost channels, on CPUs in single precision. A leaf that has not as many ``axes``
+    stays; 5 are those of a stack ``[N, O, I, h, w]``.
+    """
+    if leaf.dim() != axes or leaf.device.type != "cpu" or leaf.dtype == torch.float64:
+        return leaf
+    return leaf.movedim(-3, -1).contiguous().movedim(-1, -3)
+
+
+def laid_out(gradient: Tensor, weight: Tensor) -> Tensor:
+    """Return a kernel's gradient with its channels innermost if the kernel's are."""
+    return inward(gradient, channels_innermost(weight))
+
+
 def _each_kernel(dy: Tensor, x: Tensor, weight: Tensor, how: Geometry, targets: int) -> Tensor:
-    result = [
-        how.weight_gradient(one_dy, one_x, weight)
-        for one_dy, one_x in zip(dy.chunk(targets), x.chunk(targets), strict=True)
-    ]
-    return result[0].contiguous()[None] if targets == 1 else torch.stack(result).contiguous()
+    rows = zip(_parts(dy, targets), _parts(x, targets), strict=True)
+    result = [laid_out(how.weight_gradient(*row, weight), weight) for row in rows]
+    if targets > 1 and channels_innermost(weight):
+        return torch.stack([one.movedim(1, -1) for one in result]).movedim(-1, 2)
+    return result[0][None] if targets == 1 else torch.stack(result)
+
+
+def _parts(rows: Tensor, targets: int) -> Sequence[Tensor]:
+    return [rows] if targets == 1 else rows.chunk(targets)
 
 
 class _Convolve(torch.autograd.Function):
@@ -180,7 +210,7 @@ class _WeightGradients(torch.autograd.Function):
         dy, x = ctx.saved_tensors
         targets = len(cotangent)
         kernels = [inward(kernel, wide(x, kernel)) for kernel in cotangent]
-        rows = list(zip(dy.chunk(targets), x.chunk(targets), kernels, strict=True))
+        rows = list(zip(_parts(dy, targets), _parts(x, targets), kernels, strict=True))
         to_dy = to_x = None
         if ctx.needs_input_grad[0]:
             to_dy = _joined([ctx.how.outputs(one_x, kernel) for _, one_x, kernel in rows])

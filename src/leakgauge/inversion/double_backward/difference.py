@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import compress
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -29,12 +30,17 @@ from leakgauge.inversion.double_backward.first_order import (
     first_order_gradients,
     first_order_slope,
 )
+from leakgauge.inversion.double_backward.products import in_memory_order
+from leakgauge.inversion.double_backward.recording import Recording, with_slopes
 from leakgauge.inversion.double_backward.substitution import ParameterSlots
-from leakgauge.inversion.search.objective import Objective, cosine_distance, stretches
+from leakgauge.inversion.search.objective import Objective, stretches
 
 _SMALLEST = 0.1
 """Smallest size of a layer's weights that counts, relative to the mean size of all weights. Without
 it, a layer that begins at zero would allow no step in any layer."""
+
+_PRESENT = torch.finfo(torch.float32).tiny
+"""Square above which a gradient is not zero, as for ``cosine_distance``."""
 
 _CANCELLED = 1e-3
 """Smallest square of a sum, relative to its terms, that is not mostly rounding."""
@@ -61,7 +67,9 @@ class WeightPerturbation:
         # For each target, one stretch per name.
         self._stretches = torch.stack(list(known.values()), 1).tolist() if known else []
         compared = (self._names or []) if self._read else []
-        self._theirs = [_floats([_dot(own[n], own[n]) for n in compared]) for own in self._observed]
+        self._theirs = [
+            _floats([_dot(own[n][0], own[n][0]) for n in compared]) for own in self._observed
+        ]
 
     def value(self, grads: Grads, row: int) -> Tensor:
         """Return the objective of ``grads``, leaf ``[1, *p]``, against the target ``row``."""
@@ -96,7 +104,9 @@ class WeightPerturbation:
         names, weights = self._names or [], self._stretches[row]
         pairs = [(grads[name], self._observed[row][name]) for name in names]
         # Together for each layer, while it is in the cache.
-        sums = _floats([_dot(one, other) for one, observed in pairs for other in (observed, one)])
+        sums = _floats(
+            [_dot(one[0], other[0]) for one, observed in pairs for other in (observed, one)]
+        )
         dots, ours, theirs = sums[::2], sums[1::2], self._theirs[row]
         value, a, b = _cosine(weights, dots, ours, theirs)
         squares = {}
@@ -124,14 +134,16 @@ def reads_cheaply(device: torch.device) -> bool:
 def _cosine(
     weights: Sequence[float], dots: Sequence[float], ours: Sequence[float], theirs: Sequence[float]
 ) -> tuple[float, float, float]:
-    """Return the cosine distance, its slope in the dot product, and twice that in our square."""
-    of_layers = torch.tensor([dots, ours, theirs], dtype=torch.float64)
-    totals = (of_layers @ torch.tensor(weights, dtype=torch.float64)).requires_grad_()
-    with torch.enable_grad():
-        value = cosine_distance((totals[:1], totals[1:2], totals[2:]))
-    (slopes,) = torch.autograd.grad(value, totals)
-    by_dot, by_ours, _ = slopes.tolist()
-    return value.item(), by_dot, 2 * by_ours
+    """Return ``cosine_distance``, its slope in the dot product, and twice that in our square."""
+    layers = zip(weights, dots, ours, theirs, strict=True)
+    parts = [(u * dot, u * own, u * other) for u, dot, own, other in layers]
+    dot, own, other = map(sum, zip(*parts, strict=True))
+    if other <= _PRESENT:
+        return 0.0, 0.0, 0.0
+    if own <= _PRESENT:
+        return 1.0, 0.0, 0.0
+    root = 1 / math.sqrt(own * other)
+    return 1 - dot * root, -root, dot * root / own
 
 
 def _square(
@@ -170,7 +182,9 @@ def _room(params: Params) -> dict[str, float]:
 
 
 def _dot(one: Tensor, other: Tensor) -> Tensor:
-    return torch.dot(one.flatten(), other.flatten())
+    """Return the inner product of two leaves ``[*p]``."""
+    own, same = one[None], other[None]
+    return torch.dot(in_memory_order(own, own)[0], in_memory_order(same, own)[0])
 
 
 def _floats(values: list[Tensor]) -> list[float]:
@@ -195,15 +209,25 @@ class Difference:
         objective: distance of gradients from the observed ones.
         observed: gradients of T targets, leaf ``[T, *p]``.
         step: relative size of the step in the weights.
+        recorded: whether both runs of the model are recorded, for many calls.
     """
 
     def __init__(
-        self, task: Task, params: Params, objective: Objective, observed: Grads, step: float = STEP
+        self,
+        task: Task,
+        params: Params,
+        objective: Objective,
+        observed: Grads,
+        step: float = STEP,
+        *,
+        recorded: bool = False,
     ) -> None:
         self._task = task
         self._params = {name: value.detach() for name, value in params.items()}
         self._slots = ParameterSlots(task.model)
         self._perturb = WeightPerturbation(objective, self._params, observed, step)
+        runs = self._first_run, self._second_run
+        self._first, self._second = map(Recording, runs) if recorded else runs
         # A search passes the same rows again, and a GPU stops when they are read.
         self._numbers = lru_cache(maxsize=1)(Tensor.tolist)
 
@@ -213,23 +237,37 @@ class Difference:
         No slope is computed if ``x`` does not require a gradient.
         """
         with _all_digits():
-            given = zip(x, y, self._numbers(rows), strict=True)
-            pairs = [self._row(one, target, row) for one, target, row in given]
-        values = torch.stack([value for value, _ in pairs])
-        if not x.requires_grad:
-            return values
-        slopes = torch.stack([slope for _, slope in pairs if slope is not None])
-        return values + ((x - x.detach()) * slopes).flatten(1).sum(1)
+            given = zip(x.detach(), y, self._numbers(rows), strict=True)
+            if not x.requires_grad:
+                return torch.stack([self._value(*one) for one in given])
+            values, slopes = zip(*[self._row(*one) for one in given], strict=True)
+        return with_slopes(torch.stack(values), [torch.stack(slopes)], [x])
 
-    def _row(self, x: Tensor, y: Tensor, row: int) -> tuple[Tensor, Tensor | None]:
-        masks, x = ReluMaskReplay(), x.detach().requires_grad_(x.requires_grad)
-        grads, before = first_order_gradients(self._task, self._slots, self._params, x, y, masks)
-        if before is None:
-            return self._perturb.value(grads, row), None
+    def _value(self, x: Tensor, y: Tensor, row: int) -> Tensor:
+        grads, _ = first_order_gradients(self._task, self._slots, self._params, x, y)
+        return self._perturb.value(grads, row)
+
+    def _row(self, x: Tensor, y: Tensor, row: int) -> tuple[Tensor, Tensor]:
+        before, *rest = self._first(x, y)
+        grads = dict(zip(self._params, rest, strict=False))
         value, weights, size = self._perturb(grads, row)
-        after = first_order_slope(self._task, self._slots, weights, x, y, masks.replay())
-        masks.finish()
+        (after,) = self._second(x, y, *weights.values(), *rest[len(grads) :])
         return value, (after - before) / size
+
+    def _first_run(self, x: Tensor, y: Tensor) -> Sequence[Tensor]:
+        """Return the slope in the records, the gradients of the weights, and the masks."""
+        masks, x = ReluMaskReplay(), x.detach().requires_grad_()
+        given = self._task, self._slots, self._params, x, y, masks
+        grads, before = first_order_gradients(*given)
+        return cast(Tensor, before), *grads.values(), *masks.masks
+
+    def _second_run(self, x: Tensor, y: Tensor, *rest: Tensor) -> Sequence[Tensor]:
+        """Return the slope in the records at other weights, with the masks of the first run."""
+        weights = dict(zip(self._params, rest, strict=False))
+        masks, x = ReluMaskReplay(rest[len(weights) :]).replay(), x.detach().requires_grad_()
+        after = first_order_slope(self._task, self._slots, weights, x, y, masks)
+        masks.finish()
+        return (after,)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients.probing import one_line
-from leakgauge.inversion.double_backward.convolution import inward, view, wide
+from leakgauge.inversion.double_backward.convolution import inward, laid_out, view, wide
 from leakgauge.inversion.double_backward.substitution import ParameterSlots
 
 
@@ -22,9 +22,14 @@ class ReluMaskReplay:
     Other functions that are not smooth, such as max-pooling, run unchanged.
     """
 
-    def __init__(self) -> None:
-        self._masks: list[Tensor] = []
+    def __init__(self, masks: Iterable[Tensor] = ()) -> None:
+        self._masks = list(masks)
         self._at: int | None = None
+
+    @property
+    def masks(self) -> tuple[Tensor, ...]:
+        """The recorded masks, of which another ``ReluMaskReplay`` can be made."""
+        return tuple(self._masks)
 
     def replay(self) -> "ReluMaskReplay":
         """Return the recorded masks, for a second run of the model."""
@@ -106,7 +111,7 @@ def first_order_gradients(
         require(loss.requires_grad, "the loss does not depend on any trainable parameter")
         slopes = _slopes(loss, inputs)
     of_weights = zip(leaves, slopes[: len(leaves)], strict=True)
-    grads = {name: value.contiguous()[None] for name, value in of_weights}
+    grads = {name: laid_out(value, params[name])[None] for name, value in of_weights}
     return grads, slopes[-1] if x.requires_grad else None
 
 

@@ -16,8 +16,10 @@ from leakgauge.core.checks import require
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.probing import trainable
+from leakgauge.inversion.double_backward.convolution import lasting
 from leakgauge.inversion.double_backward.difference import Difference
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
+from leakgauge.inversion.double_backward.recording import RecordedObjective
 from leakgauge.inversion.observed import Reconstruction, SearchProgress
 from leakgauge.inversion.search.between import Between
 from leakgauge.inversion.search.checks import (
@@ -38,6 +40,10 @@ from leakgauge.runs.checkpoint import Checkpoint
 UpdateDistance = Callable[[Tensor, Tensor, Tensor], Tensor]
 """``(x [N, B, ...], y [N, B] or [N, B, classes], targets [N]) -> [N]``: how far the gradients of
 each row are from those of its target."""
+
+RECORDED_FROM = 300
+"""Iterations from which recording the inner step takes less time than it saves, on every network of
+``benchmarks/inversion.py``."""
 
 Prior = Callable[[Tensor, Tensor], Tensor]
 """``(x [N, B, ...], targets [N]) -> [N]``: a term of the loss that looks at the records alone."""
@@ -103,7 +109,8 @@ def reconstruct(
     """
     params = trainable(task.model, params)
     targets = check_gradients(params, observed)
-    seen = {name: observed[name].detach().to(value) for name, value in params.items()}
+    params = {name: lasting(value) for name, value in params.items()}
+    seen = {name: lasting(observed[name].detach().to(value), 5) for name, value in params.items()}
     measure = objective_of(settings.objective, task.model)
 
     def gradients(x: Tensor, y: Tensor) -> Grads:
@@ -111,18 +118,26 @@ def reconstruct(
             return differentiable_gradients(task, params, x, y)
         return simulated_gradients(task, params, x, y, local)
 
+    recorded = _repeats(settings, targets)
+
     @lru_cache(maxsize=1)
-    def distance_from(rows: Tensor) -> Callable[[Grads], Tensor]:
+    def distance_from(rows: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
         """Return the distance from the targets ``rows``; a search passes the same tensor again.
 
         So a step neither copies gradients, which can be large, nor asks a GPU which rows move.
         """
         each = torch.arange(targets, device=rows.device)
         every = len(rows) == targets and torch.equal(rows, each)
-        return against(measure, seen if every else {n: leaf[rows] for n, leaf in seen.items()})
+        own = seen if every else {n: leaf[rows] for n, leaf in seen.items()}
+        compared = against(measure, own)
+
+        def distance(x: Tensor, y: Tensor) -> Tensor:
+            return compared(gradients(x, y))
+
+        return RecordedObjective(distance) if recorded else distance
 
     def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
-        return distance_from(rows)(gradients(x, y))
+        return distance_from(rows)(x, y)
 
     begin = draw_starts(
         settings,
@@ -135,7 +150,7 @@ def reconstruct(
     )
     differs = settings.slope == "difference" and local is None
     rebuilt = search(
-        Difference(task, params, measure, seen) if differs else match,
+        Difference(task, params, measure, seen, recorded=recorded) if differs else match,
         settings,
         begin,
         labels=labels,
@@ -163,6 +178,15 @@ def reconstruct(
     repeated = {name: leaf.repeat_interleave(settings.restarts, 0) for name, leaf in seen.items()}
     every = rescaled(rows, lambda x: gradients(x, of), repeated, limits)
     return replace(rebuilt, restart_x=every.view_as(rebuilt.restart_x))
+
+
+def _repeats(settings: SearchSettings, targets: int) -> bool:
+    """Return whether a search computes the same often enough for a recording to pay.
+
+    Only the settings decide, never a clock. The rows of a step must stay the same ones.
+    """
+    together = settings.optimizer != "lbfgs" or targets * settings.restarts == 1
+    return together and settings.patience is None and settings.iterations >= RECORDED_FROM
 
 
 def search(
