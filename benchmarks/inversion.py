@@ -29,11 +29,13 @@ from torch import Tensor, nn
 
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients import batch_gradients, local_updates, params_of
+from leakgauge.inversion.double_backward.convolution import lasting
 from leakgauge.inversion.double_backward.difference import Difference
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
+from leakgauge.inversion.double_backward.recording import RecordedObjective
 from leakgauge.inversion.metrics.similarity import align_to_truth, psnr
 from leakgauge.inversion.search.engine import reconstruct
-from leakgauge.inversion.search.objective import Cosine
+from leakgauge.inversion.search.objective import Cosine, against
 from leakgauge.inversion.search.presets import preset
 from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.inversion.search.simulate import LocalSteps
@@ -46,6 +48,9 @@ LOW, HIGH = torch.full(SHAPE, -MEAN / STD), torch.full(SHAPE, (1 - MEAN) / STD)
 
 OURS: tuple[dict[str, Any], ...] = ({}, {"slope": "difference"})
 """Settings of the inner step, the default first."""
+
+TURN = 0.05
+"""Seconds that the calls of the first side take in one turn, at least about that."""
 
 Call = Callable[[], Any]
 Clock = Callable[[], float]
@@ -92,17 +97,38 @@ def iteration(step: Callable[..., Grads], x: Tensor, y: Tensor, wanted: Grads) -
     return torch.autograd.grad(Cosine()(step(x, y), wanted).sum(), x)[0]
 
 
-def iteration_by_difference(difference: Difference, x: Tensor, y: Tensor) -> Tensor:
-    """Return the objective's gradient in ``x`` by a difference of two gradients."""
-    x = x.detach().requires_grad_()
-    return torch.autograd.grad(difference(x, y, torch.arange(len(x))).sum(), x)[0]
+def recorded(task: Task, params: Params, x: Tensor, y: Tensor, wanted: Grads) -> tuple[Call, Call]:
+    """Return one iteration, exact and by difference, as a search of many iterations repeats it."""
+    params = {name: lasting(value) for name, value in params.items()}
+    wanted = {name: lasting(value, 5) for name, value in wanted.items()}
+    compared = against(Cosine(), wanted)
+    exact = RecordedObjective(lambda x, y: compared(differentiable_gradients(task, params, x, y)))
+    rows = torch.arange(len(x))
+    difference = Difference(task, params, Cosine(), wanted, recorded=True)
+
+    def slope(objective: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        guess = x.detach().requires_grad_()
+        return torch.autograd.grad(objective(guess, y).sum(), guess)[0]
+
+    calls = partial(slope, exact), partial(slope, lambda x, y: difference(x, y, rows))
+    for call in calls:
+        call()  # The first turn of a comparison is the second call, and ends the recording.
+    return calls
 
 
 def turns(sides: list[Call], repetitions: int, clock: Clock) -> list[list[float]]:
-    """Return the seconds of each side in each turn, after a warm-up turn."""
+    """Return the seconds of some calls of each side in each turn, after a warm-up turn."""
     for call in sides:
         call()
-    return [[seconds(call, clock) for call in sides] for _ in range(repetitions)]
+    calls = max(1, round(TURN / seconds(sides[0], time.process_time)))
+    return [
+        [seconds(partial(times, call, calls), clock) for call in sides] for _ in range(repetitions)
+    ]
+
+
+def times(call: Call, number: int) -> None:
+    for _ in range(number):
+        call()
 
 
 def attacks(sides: list[Call], options: argparse.Namespace) -> tuple[list[str], list[Tensor]]:
@@ -131,20 +157,11 @@ def compare_steps(options: argparse.Namespace) -> None:
     for name in options.nets or nets():
         for batch in (1, 4) if options.quick else (1, 2, 4, 8):
             task, params, x, y, wanted = case(nets()[name](), 1, batch)
-            times = turns(
-                [
-                    partial(plain_gradient, task, x, y),
-                    partial(iteration, partial(double_backward, task, params), x, y, wanted),
-                    partial(
-                        iteration, partial(differentiable_gradients, task, params), x, y, wanted
-                    ),
-                    partial(
-                        iteration_by_difference, Difference(task, params, Cosine(), wanted), x, y
-                    ),
-                ],
-                *(options.repetitions, options.clock),
-            )
-            ratios = [shown([turn[side] / turn[0] for turn in times]) for side in (1, 2, 3)]
+            literal = partial(iteration, partial(double_backward, task, params), x, y, wanted)
+            sides = [partial(plain_gradient, task, x, y), literal]
+            sides += recorded(task, params, x, y, wanted)
+            measured = turns(sides, options.repetitions, options.clock)
+            ratios = [shown([turn[side] / turn[0] for turn in measured]) for side in (1, 2, 3)]
             line = " ".join(f"{ratio:<26}" for ratio in ratios)
             print(f"{f'{name}, batch {batch}':<30} {line}", flush=True)
 
@@ -165,16 +182,15 @@ def compare_targets(options: argparse.Namespace) -> None:
     for name in options.nets or (("slim",) if options.quick else ("slim", "ResNet20 width 16")):
         for batch in (1, 4):
             task, params, x, y, wanted = case(nets()[name](), count, batch)
-            step = partial(differentiable_gradients, task, params)
             rows = [slice(n, n + 1) for n in range(count)]
             apart = [{k: v[row] for k, v in wanted.items()} for row in rows]
             calls = [
-                partial(iteration, step, x[row], y[row], own)
+                recorded(task, params, x[row], y[row], own)[0]
                 for row, own in zip(rows, apart, strict=True)
             ]
-            together = partial(iteration, step, x, y, wanted)
-            times = turns([partial(each, calls), together], options.repetitions, options.clock)
-            ratios = shown([turn[0] / turn[1] for turn in times])
+            together, _ = recorded(task, params, x, y, wanted)
+            measured = turns([partial(each, calls), together], options.repetitions, options.clock)
+            ratios = shown([turn[0] / turn[1] for turn in measured])
             print(f"{f'{name}, batch {batch}':<30} {ratios}", flush=True)
 
 

@@ -24,8 +24,6 @@ from leakgauge.gradients.probing import REFUSALS
 Computation = Callable[..., Sequence[Tensor]]
 """Detached tensors -> detached tensors."""
 
-Plain = Callable[..., Sequence[Tensor]]
-
 _CHECKS = 2
 """Calls whose results are compared with those of the recording."""
 
@@ -52,13 +50,18 @@ class Recording:
 
     def __init__(self, compute: Computation) -> None:
         self._compute = compute
-        self._flat: Plain | None = None
+        self._flat: fx.GraphModule | None = None
         self._calls = 0
 
     @property
     def replays(self) -> bool:
         """Whether the next call repeats the recording."""
         return self._flat is not None and self._calls >= _CHECKS
+
+    @property
+    def operations(self) -> list[fx.Node]:
+        """The operations of each call, if it repeats the recording."""
+        return [] if self._flat is None else list(self._flat.graph.nodes)
 
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
         """Return what the computation returns."""
@@ -91,6 +94,11 @@ class RecordedObjective:
         self._objective = objective
         self._of_records = Recording(lambda x, y: self._slopes(x, y, soft=False))
         self._of_both = Recording(lambda x, y: self._slopes(x, y, soft=True))
+
+    @property
+    def replays(self) -> bool:
+        """Whether the next call repeats a recording."""
+        return self._of_records.replays or self._of_both.replays
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the objective ``[N]``, differentiable once where ``x`` requires a gradient."""
@@ -138,8 +146,8 @@ class _WithSlopes(torch.autograd.Function):
         )
 
 
-def record(compute: Computation, inputs: Sequence[Tensor]) -> Plain | None:
-    """Return the operations of a computation as one function; None if it cannot be recorded."""
+def record(compute: Computation, inputs: Sequence[Tensor]) -> fx.GraphModule | None:
+    """Return the operations of a computation as a module; None if it cannot be recorded."""
     from torch.fx.experimental.proxy_tensor import make_fx  # it takes a second to import
 
     try:
@@ -154,13 +162,13 @@ def record(compute: Computation, inputs: Sequence[Tensor]) -> Plain | None:
         module.recompile()
     except REFUSALS:
         return None
-    forward: Plain = module.forward
-    return forward
+    return module
 
 
-def _run(flat: Plain, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+def _run(flat: fx.GraphModule, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     with torch.no_grad():
-        return flat(*inputs)
+        results: Sequence[Tensor] = flat.forward(*inputs)
+    return results
 
 
 def _same(results: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
