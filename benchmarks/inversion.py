@@ -158,7 +158,7 @@ def compare_steps(options: argparse.Namespace) -> None:
         for batch in (1, 4) if options.quick else (1, 2, 4, 8):
             task, params, x, y, wanted = case(nets()[name](), 1, batch)
             literal = partial(iteration, partial(double_backward, task, params), x, y, wanted)
-            sides = [partial(plain_gradient, task, x, y), literal]
+            sides: list[Call] = [partial(plain_gradient, task, x, y), literal]
             sides += recorded(task, params, x, y, wanted)
             measured = turns(sides, options.repetitions, options.clock)
             ratios = [shown([turn[side] / turn[0] for turn in measured]) for side in (1, 2, 3)]

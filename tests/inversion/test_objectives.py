@@ -162,6 +162,12 @@ def test_total_variation_is_the_literal_one() -> None:
     torch.testing.assert_close(total_variation(images), torch.tensor(expected))
 
 
+def test_the_slope_of_the_total_variation_is_that_of_finite_differences() -> None:
+    drawn = torch.Generator().manual_seed(0)
+    images = torch.randn(2, 3, 2, 4, 5, generator=drawn, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(total_variation, images)
+
+
 def test_total_variation_is_refused_for_tables() -> None:
     with pytest.raises(InputError, match="set total_variation to 0"):
         total_variation(torch.zeros(2, 14))

@@ -31,7 +31,7 @@ from leakgauge.inversion.double_backward.first_order import (
     first_order_slope,
 )
 from leakgauge.inversion.double_backward.products import in_memory_order
-from leakgauge.inversion.double_backward.recording import Recording, with_slopes
+from leakgauge.inversion.double_backward.recording import Computation, Recording, with_slopes
 from leakgauge.inversion.double_backward.substitution import ParameterSlots
 from leakgauge.inversion.search.objective import Objective, stretches
 
@@ -226,8 +226,8 @@ class Difference:
         self._params = {name: value.detach() for name, value in params.items()}
         self._slots = ParameterSlots(task.model)
         self._perturb = WeightPerturbation(objective, self._params, observed, step)
-        runs = self._first_run, self._second_run
-        self._first, self._second = map(Recording, runs) if recorded else runs
+        self._first: Computation = Recording(self._first_run) if recorded else self._first_run
+        self._second: Computation = Recording(self._second_run) if recorded else self._second_run
         # A search passes the same rows again, and a GPU stops when they are read.
         self._numbers = lru_cache(maxsize=1)(Tensor.tolist)
 

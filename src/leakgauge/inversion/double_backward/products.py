@@ -90,10 +90,10 @@ class _Products(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         small = [at for at, one in enumerate(ones) if one.numel() <= SMALL * len(one)]
         large = [at for at in range(len(ones)) if at not in small]
-        dots, norms, joined = [], [], ()
+        dots, norms, joined = [], [], list[Tensor]()
         if small:
             rows, weighted, target = _joined(ones, others, weights, small)
-            joined = weighted, target
+            joined = [weighted, target]
             dots.append(_row_dots(rows, target))
             norms.append(_row_dots(rows, weighted))
         for at in large:  # Together for each leaf, while it is in the cache.

@@ -264,9 +264,7 @@ class _FirstOrder:
     def step(self, at: int, rows: Tensor) -> Tensor:
         how = self._how
         every = len(rows) == len(self._x)
-        leaves = [
-            (value.detach() if every else value[rows]).requires_grad_() for value in self._changed
-        ]
+        leaves = [(v.detach() if every else v[rows]).requires_grad_() for v in self._changed]
         current = self._loss(leaves[0], (*leaves[1:], None)[0], rows, at / how.iterations)
         slopes = torch.autograd.grad(current.sum(), leaves)
         still = None if every else [value.clone() for value in self._changed]
@@ -281,9 +279,8 @@ class _FirstOrder:
             for value, before in zip(self._changed, still, strict=True):
                 before[rows] = value[rows]
                 value.copy_(before)
-        if every:
-            return current.detach()
-        return _infinite(self._x).index_copy_(0, rows, current.detach())
+        losses = current.detach()
+        return losses if every else _infinite(self._x).index_copy_(0, rows, losses)
 
     def state(self) -> Any:
         return self._adam.state_dict()["state"]
