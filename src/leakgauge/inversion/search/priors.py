@@ -74,7 +74,7 @@ class _TotalVariation(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, unit: Tensor) -> Tensor:
         down, across = ctx.saved_tensors
-        slope = down.new_zeros(*down.shape[:-2], down.shape[-2] + 1, down.shape[-1])
+        slope: Tensor = down.new_zeros(*down.shape[:-2], down.shape[-2] + 1, down.shape[-1])
         for axis, steps in ((-2, down), (-1, across)):
             each = steps.sign() * alike(unit * len(unit) / steps.numel(), steps)
             slope.narrow(axis, 1, steps.shape[axis]).add_(each)
