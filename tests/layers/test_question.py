@@ -217,8 +217,8 @@ def test_records_of_all_sides_are_apart() -> None:
 
 def test_participants_train_by_any_optimizer() -> None:
     """With several local steps it is theirs; the model then ends elsewhere."""
-    from leakgauge.layers.run.answering import rounds
     from leakgauge.layers.run.preparing import prepare
+    from leakgauge.layers.run.training import rounds
 
     source, ends = planted(seed=0), []
     for optimizer in ("sgd", "sgd:momentum=0.9", "sgd:momentum=0"):
