@@ -239,6 +239,20 @@ def faces(side: int) -> Source:
     return Source("faces", frame, pixels, None, "fingerprint")
 
 
+def test_the_first_weights_are_drawn_as_asked() -> None:
+    from leakgauge.layers.run.preparing import prepare
+
+    images = {"label": "label", "secret": "secret", "net": "alexnet", "batch_size": 4, "side": 16}
+    biases = {}
+    for init in ("pytorch", "xavier"):
+        model = prepare(LayersSpec(**images, init=init), faces(16)).task.model
+        biases[init] = torch.cat([m.bias for m in model if hasattr(m, "bias")])
+    assert biases["pytorch"].all()
+    assert not biases["xavier"].any()
+    with pytest.raises(InputError, match="--init is about a TABLE; with --task"):
+        prepare(LayersSpec(**SMALL, init="xavier"), planted(seed=0))
+
+
 def test_images_have_the_side_that_was_asked_for() -> None:
     from leakgauge.layers.run.preparing import prepare
 
