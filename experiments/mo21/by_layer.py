@@ -33,15 +33,15 @@ Cells = dict[str, list[list[Measurement]]]
 
 def read(folders: Iterable[Path]) -> Cells:
     """Return the measurements of all finished cells."""
-    cells: Cells = defaultdict(list)
+    cells: dict[str, dict[int, list[Measurement]]] = defaultdict(dict)
     for folder in folders:
         for cell in sorted((folder / "cells").iterdir()):
             about: dict[str, Any] = yaml.safe_load((cell / "cell.yaml").read_text())
             of = about["identity"]["settings"]
             words = f"{of['net']}, {of['data']}, task {of['label']}, property {of['secret']}, "
             words += ", ".join(f"{name} {of[name]}" for name in VARIED if of.get(name) is not None)
-            cells[words].append(read_measurements(cell))
-    return cells
+            cells[words][of["seed"]] = read_measurements(cell)
+    return {words: [found[seed] for seed in sorted(found)] for words, found in cells.items()}
 
 
 def of_attack(found: Sequence[Measurement], metric: str, attack: str) -> dict[str, float]:
