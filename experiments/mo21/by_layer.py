@@ -3,8 +3,8 @@
     leakgauge run experiments/mo21/figure5.yaml --size trained --out five
     python experiments/mo21/by_layer.py five
 
-A row shows the mean over the seeds and half the width of a 95 % t interval. The share of the printed
-F-norm is over the layers of the network (Figure 8); the last column has the upper and lower bounds
+A row shows the mean over the seeds and half the width of a 95 % t interval. The share of the F-norm
+(Eq. 10) is over the layers of the network (Figure 8); the last column has the upper bound
 of I(X; T) over log2 N (Figure 9). R is the correlation of a measure with the AUROC, seed by seed.
 """
 
@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from leakgauge.layers.correlation import pearson

@@ -1,7 +1,7 @@
 """Trains the model by rounds, and returns the global models that the attacker saved."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -53,7 +53,7 @@ def saved_snapshots(prepared: LayersPrepared, folder: WorkFolder, progress: Prog
     spec, start = prepared.spec, params_of(prepared.task.model)
 
     def train() -> Params:
-        saved = [] if spec.rounds else [start]
+        saved: list[Params] = [] if spec.rounds else [start]
         for number, params in enumerate(rounds(prepared), start=1):
             if number >= spec.rounds:
                 saved.append(params)
@@ -67,7 +67,7 @@ def saved_snapshots(prepared: LayersPrepared, folder: WorkFolder, progress: Prog
     )
 
 
-def _by_number(models: list[Params]) -> dict[str, Tensor]:
+def _by_number(models: Sequence[Params]) -> dict[str, Tensor]:
     return {
         f"{one}/{name}": leaf for one, params in enumerate(models) for name, leaf in params.items()
     }
