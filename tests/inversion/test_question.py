@@ -32,7 +32,7 @@ from leakgauge.inversion.run.preparing import prepare
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.search.presets import PRESETS
 from leakgauge.inversion.spec import InversionSpec
-from leakgauge.models import SCHEMES
+from leakgauge.models import SCHEMES, named
 from leakgauge.results.measurements import SECONDS, Measurement
 from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Silent
@@ -318,7 +318,7 @@ def test_paper_figures_that_no_attempt_has() -> None:
 
 def test_the_words_are_those_of_the_code_they_name() -> None:
     assert (*PRESETS, EXACT, DAGER) == tuple(METHODS)
-    assert tuple(SCHEMES) == words.SCHEMES
+    assert tuple(SCHEMES) == named.SCHEMES
     assert (*IMAGE_MATCHINGS, words.GRADIENTS, words.KNOWN) == words.MATCHINGS
     inferred = set(get_args(LabelMethod)) - {"auto", "idlg"}
     assert inferred == set(words.LABELS) - {"known", "inferred"}

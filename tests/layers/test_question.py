@@ -217,8 +217,8 @@ def test_records_of_all_sides_are_apart() -> None:
 
 def test_participants_train_by_any_optimizer() -> None:
     """With several local steps it is theirs; the model then ends elsewhere."""
-    from leakgauge.layers.run.answering import rounds
     from leakgauge.layers.run.preparing import prepare
+    from leakgauge.layers.run.training import rounds
 
     source, ends = planted(seed=0), []
     for optimizer in ("sgd", "sgd:momentum=0.9", "sgd:momentum=0"):
@@ -237,6 +237,20 @@ def faces(side: int) -> Source:
     frame = pd.DataFrame({name: rng.choice(["a", "b"], 1200) for name in ("label", "secret")})
     pixels = rng.integers(0, 256, (1200, 3, side, side), dtype=np.uint8)
     return Source("faces", frame, pixels, None, "fingerprint")
+
+
+def test_the_first_weights_are_drawn_as_asked() -> None:
+    from leakgauge.layers.run.preparing import prepare
+
+    images = {"label": "label", "secret": "secret", "net": "alexnet", "batch_size": 4, "side": 16}
+    biases = {}
+    for init in ("pytorch", "xavier"):
+        model = prepare(LayersSpec(**images, init=init), faces(16)).task.model
+        biases[init] = torch.cat([m.bias for m in model if hasattr(m, "bias")])
+    assert biases["pytorch"].all()
+    assert not biases["xavier"].any()
+    with pytest.raises(InputError, match="--init is about a TABLE; with --task"):
+        prepare(LayersSpec(**SMALL, init="xavier"), planted(seed=0))
 
 
 def test_images_have_the_side_that_was_asked_for() -> None:

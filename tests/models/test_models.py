@@ -110,6 +110,17 @@ def test_wide_uniform_is_that_of_dlg() -> None:
     assert float(values.var()) == pytest.approx(1 / 12, rel=0.05)
 
 
+def test_xavier_is_that_of_glorot_and_bengio() -> None:
+    """Equal to the mean of fan-in and fan-out: the variance of U(-b, b) is b^2 / 3."""
+    layer = initialise(nn.Conv2d(40, 60, 3, device="meta"), "xavier", generator=seeded())
+    ins, outs = 40 * 9, 60 * 9
+    assert float(layer.weight.detach().abs().max()) == pytest.approx(
+        (6 / (ins + outs)) ** 0.5, rel=1e-3
+    )
+    assert float(layer.weight.detach().var()) == pytest.approx(2 / (ins + outs), rel=0.03)
+    assert not layer.bias.any()
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_normalisation_begins_as_nothing(scheme: str) -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.GroupNorm(2, 4)).to("meta")

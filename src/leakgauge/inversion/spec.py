@@ -12,7 +12,14 @@ from leakgauge.inversion.methods import HELP as METHODS_HELP
 from leakgauge.inversion.methods import NOTATION as METHODS_NOTATION
 from leakgauge.inversion.methods import is_method
 from leakgauge.models.named import NETS
-from leakgauge.runs.fields import MOST_STEPS, WIDEST, hidden_widths, image_side, optimizer_field
+from leakgauge.runs.fields import (
+    MOST_STEPS,
+    WIDEST,
+    hidden_widths,
+    image_side,
+    initial_weights,
+    optimizer_field,
+)
 from leakgauge.runs.setting import ATTACK, DATA, DEFENSE, RUN, TRAINING, setting
 from leakgauge.runs.spec import NONE, Spec
 from leakgauge.training.catalog import SGD
@@ -205,9 +212,7 @@ class InversionSpec(Spec):
         least=2,
         most=WIDEST,
     )
-    init: str = setting(
-        "pytorch", "how to draw the initial weights", TRAINING, choices=words.SCHEMES
-    )
+    init: str = initial_weights()
     weights: str | None = setting(
         None,
         "trained weights: a file of safetensors or a state dict of torch, by its path or its "

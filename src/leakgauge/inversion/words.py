@@ -6,7 +6,6 @@ NAME = "reconstruction"
 MLP = "mlp"
 """The network for tables."""
 
-SCHEMES = ("pytorch", "he", "he-fan-out", "wide-uniform")
 GREEDY, OPTIMAL, GRADIENTS = "greedy", "optimal", "gradients"
 KNOWN, INFERRED, GRADINVERSION, COUNTS = "known", "inferred", "gradinversion", "counts"
 MATCHINGS = (GREEDY, OPTIMAL, GRADIENTS, KNOWN)

@@ -46,6 +46,11 @@ def _check_attacks(spec: LayersSpec) -> None:
     require(len(set(names)) == len(names), f"--adversary repeats a name: {', '.join(names)}")
     for name in names:
         require(
+            spec.snapshots == 1 or name.partition(":")[0] in MEMBERS,
+            f"the adversary {name!r} learns from gradients of one global model; with snapshots "
+            f"above 1 choose from {', '.join(MEMBERS)}",
+        )
+        require(
             spec.local_steps == 1 or name.partition(":")[0] in MEMBERS,
             f"the adversary {name!r} learns from gradients of single steps; with local_steps above "
             f"1 choose from {', '.join(MEMBERS)}",

@@ -89,10 +89,7 @@ class KernelMax:
             batches: number of kept gradients.
             max_bytes: memory of all kept gradients; each leaf keeps at least one number.
         """
-        widths = sorted(
-            math.prod(leaf.shape[:2]) if leaf.dim() > 2 else leaf.numel()
-            for leaf in params.values()
-        )
+        widths = sorted(_widths(params))
         left = max_bytes // (batches * max(leaf.element_size() for leaf in params.values()))
         for done, width in enumerate(widths):
             share = left // (len(widths) - done)
@@ -101,6 +98,22 @@ class KernelMax:
             left -= width
         return cls()
 
+    @classmethod
+    def of_all(cls, params: Params) -> "KernelMax":
+        """Return the reduction that keeps all numbers of each leaf, pooled over kernels.
+
+        >>> params = {"w": torch.ones(4, 8192)}
+        >>> KernelMax.of_all(params).bytes_of(params), KernelMax().bytes_of(params)
+        (131072, 65536)
+        """
+        return cls(max(_widths(params)))
+
+    def bytes_of(self, params: Params) -> int:
+        """Return the size of a kept gradient of these parameters."""
+        sizes = [leaf.element_size() for leaf in params.values()]
+        kept = [min(width, self.most) for width in _widths(params)]
+        return sum(map(math.prod, zip(sizes, kept, strict=True)))
+
     def _pooled(self, leaf: Tensor) -> Tensor:
         pooled = leaf.flatten(3).amax(dim=3) if leaf.dim() > 3 else leaf
         flat = flat_leaf(pooled)
@@ -108,6 +121,13 @@ class KernelMax:
         if width <= self.most:
             return pooled
         return flat[:, _drawn(width, self.most).to(flat.device)]
+
+
+def _widths(params: Params) -> list[int]:
+    """Return how many numbers of each leaf are left after the maxima over kernels."""
+    return [
+        math.prod(leaf.shape[:2]) if leaf.dim() > 2 else leaf.numel() for leaf in params.values()
+    ]
 
 
 @functools.cache

@@ -19,9 +19,11 @@ from leakgauge.layers.catalog import (
 )
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.fields import (
+    MOST_STEPS,
     hidden_widths,
     image_network,
     image_side,
+    initial_weights,
     learning_rate,
     optimizer_field,
 )
@@ -59,9 +61,15 @@ class LayersSpec(Spec):
     coordinates: Whole | None = setting(
         None,
         "random coordinates of each layer that attacks see (48 in the paper's Figure 6); "
-        "default: all",
+        "default: all that are kept",
         ATTACK,
         least=1,
+    )
+    all_gradients: Truth = setting(
+        False,
+        "attacks see every gradient of a layer, as in the paper, not 16,384 random ones of each "
+        "parameter; refused where they need more memory than --max-memory",
+        ATTACK,
     )
     by_user: Truth = setting(
         True,
@@ -98,6 +106,14 @@ class LayersSpec(Spec):
     rounds: Whole = setting(
         100, "rounds of federated training before the attack", TRAINING, least=0
     )
+    snapshots: Whole = setting(
+        1,
+        "global models that the attacker saves, from that after the last of the rounds on; the "
+        "batches it learns from, and those it attacks, are sent at all of them",
+        ATTACK,
+        least=1,
+        most=MOST_STEPS,
+    )
     participants: Whole = setting(2, "participants; one attacks another", TRAINING, least=2)
     local_steps: Whole = setting(
         1,
@@ -111,6 +127,7 @@ class LayersSpec(Spec):
     )
     hidden: tuple[Whole, ...] = hidden_widths()
     net: str = image_network()
+    init: str = initial_weights()
     records: Whole = setting(64, "records to measure the sensitivity on", ATTACK, least=1)
     direction: Truth = setting(
         False, "also measure how the mean gradient differs by the property, over its range", ATTACK

@@ -37,6 +37,8 @@ def initialise(model: Model, scheme: str = "pytorch", *, generator: torch.Genera
             the scheme of torchvision's ResNets and of those that Geiping et al. invert (NeurIPS
             2020, from their code). With ``"he"`` the logits of an untrained ResNet20 in eval mode
             are ten times larger and its softmax saturates;
+            ``"xavier"``: weights from U(-b, b) with b = sqrt(6 / (fan-in + fan-out)), biases 0
+            (Glorot and Bengio, AISTATS 2010);
             ``"wide-uniform"``: weights and biases from U(-0.5, 0.5), the scheme of DLG (Zhu et al.,
             NeurIPS 2019, from their code).
         generator: draws the weights.
@@ -98,6 +100,13 @@ def _he_fan_out(layer: Drawn, generator: torch.Generator) -> None:
             layer.bias.zero_()
 
 
+def _xavier(layer: Drawn, generator: torch.Generator) -> None:
+    nn.init.xavier_uniform_(layer.weight, generator=generator)
+    bias: Tensor | None = layer.bias
+    if bias is not None:
+        bias.zero_()
+
+
 def _wide_uniform(layer: Drawn, generator: torch.Generator) -> None:
     for value in layer.parameters(recurse=False):
         value.uniform_(-0.5, 0.5, generator=generator)
@@ -107,6 +116,7 @@ SCHEMES: dict[str, Callable[[Drawn, torch.Generator], None]] = {
     "pytorch": _pytorch,
     "he": _he,
     "he-fan-out": _he_fan_out,
+    "xavier": _xavier,
     "wide-uniform": _wide_uniform,
 }
 """The functions that draw a layer, by the name of the scheme."""

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+SCHEMES = ("pytorch", "he", "he-fan-out", "xavier", "wide-uniform")
+"""Names of the schemes for first weights, which ``models.initialisation`` draws."""
+
 NETS: Mapping[str, str] = {
     "lenet7": "LeNet of Mo et al.: seven 5 x 5 convolutions of 12 channels, sigmoid",
     "lenet": "LeNet of DLG: three 5 x 5 convolutions of 12 channels, sigmoid",

@@ -4,7 +4,7 @@ from typing import Any
 
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
 from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
-from leakgauge.models.named import NETS
+from leakgauge.models.named import NETS, SCHEMES
 from leakgauge.runs.setting import DATA, DEFENSE, TRAINING, setting
 from leakgauge.runs.spec import NONE
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
@@ -40,6 +40,11 @@ def hidden_widths(default: tuple[int, ...] = (100,)) -> Any:
 def image_network(default: str = "cnn") -> Any:
     """Return the field for the network for images."""
     return setting(default, "network for images", TRAINING, choices=tuple(NETS))
+
+
+def initial_weights() -> Any:
+    """Return the field for the scheme of the first weights of the built-in networks."""
+    return setting("pytorch", "how to draw the initial weights", TRAINING, choices=SCHEMES)
 
 
 def image_side(*, option: bool = True) -> Any:

@@ -20,7 +20,7 @@ from leakgauge.data.fingerprints import fingerprint
 from leakgauge.data.roles import resolve_roles
 from leakgauge.data.source import explained
 from leakgauge.data.table import make_table
-from leakgauge.models import build, mlp
+from leakgauge.models import build, initialise, mlp
 from leakgauge.results.measurements import Run
 from leakgauge.runs.spec import Spec, declared, plain
 
@@ -29,8 +29,8 @@ Encoding = Callable[..., tuple[Task, Dataset]]
 records, or those at the rows ``only`` in their order."""
 
 
-CNN = "cnn"
-"""Default network for images."""
+CNN, PYTORCH = "cnn", "pytorch"
+"""Default network for images, and default scheme of the first weights."""
 
 OF_A_TABLE = (
     "label",
@@ -42,6 +42,7 @@ OF_A_TABLE = (
     "merge_rare",
     "hidden",
     "net",
+    "init",
 )
 """Settings that a user's own task leaves no use for."""
 
@@ -96,6 +97,7 @@ def records_of(
     *,
     hidden: tuple[int, ...],
     net: str = CNN,
+    init: str = PYTORCH,
     secret: str | None = None,
 ) -> Records:
     """Return the records of a source in the roles that the settings name.
@@ -107,6 +109,7 @@ def records_of(
         source: the data.
         hidden: widths of the hidden layers of the network for tables.
         net: the network for images, one of ``models.NETS``.
+        init: scheme of the network's first weights, one of ``models.SCHEMES``.
         secret: column that is not a feature; None without one.
 
     Raises:
@@ -117,8 +120,8 @@ def records_of(
     secrets = () if secret is None else (secret,)
     roles = _roles(spec, secrets)
     if source.pixels is None:
-        return _from_table(spec, source, roles, hidden)
-    return _from_images(spec, source, roles, net)
+        return _from_table(spec, source, roles, hidden, init)
+    return _from_images(spec, source, roles, net, init)
 
 
 def roles_for(
@@ -219,7 +222,9 @@ def _from_task(spec: Spec, task: Task, data: Dataset) -> Records:
     )
 
 
-def _from_table(spec: Spec, source: Source, roles: "RolesKey", hidden: tuple[int, ...]) -> Records:
+def _from_table(
+    spec: Spec, source: Source, roles: "RolesKey", hidden: tuple[int, ...], init: str
+) -> Records:
     table = _table(source, roles, spec.drop_missing)
 
     def encoded(
@@ -228,12 +233,14 @@ def _from_table(spec: Spec, source: Source, roles: "RolesKey", hidden: tuple[int
         data = encode(table, fit_on=fit_on, keep=keep, only=only, scale_binary=spec.scale_binary)
         generator = torch_stream(spec.seed, "model")
         model = mlp(data.x.shape[1], outputs_for(table), hidden=hidden, generator=generator)
+        if init != PYTORCH:
+            initialise(model, init, generator=torch_stream(spec.seed, "model"))
         return _task(model, spec), data
 
     return _of_table(table, encoded, table.features.shape[1], is_table=True)
 
 
-def _from_images(spec: Spec, source: Source, roles: "RolesKey", net: str) -> Records:
+def _from_images(spec: Spec, source: Source, roles: "RolesKey", net: str, init: str) -> Records:
     pixels = source.pixels
     assert pixels is not None
     _, channels, height, width = pixels.shape
@@ -245,7 +252,9 @@ def _from_images(spec: Spec, source: Source, roles: "RolesKey", net: str) -> Rec
     ) -> tuple[Task, Dataset]:
         generator = torch_stream(spec.seed, "model")
         classes = outputs_for(table)
-        model = build(net, channels=channels, classes=classes, side=height, generator=generator)
+        model = build(
+            net, channels=channels, classes=classes, side=height, init=init, generator=generator
+        )
         binary = spec.scale_binary
         data = encode_pictures(table, pixels, rows, fit_on=fit_on, scale_binary=binary)
         return _task(model, spec), _rows(data, only)

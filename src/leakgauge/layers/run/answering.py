@@ -1,13 +1,12 @@
 """Trains the model, runs all attacks and returns the answer."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Params
 from leakgauge.defenses import Defense, none
-from leakgauge.gradients import params_of
 from leakgauge.gradients.walk import Layer
 from leakgauge.inference.adversaries.partial import PartialAttack
 from leakgauge.layers.catalog import ALL, QUESTION, parse_attack
@@ -21,16 +20,12 @@ from leakgauge.layers.run.measuring import (
 )
 from leakgauge.layers.run.observing import AttackerView, attacker_view
 from leakgauge.layers.run.preparing import LayersPrepared
-from leakgauge.layers.spec import LayersSpec
+from leakgauge.layers.run.training import Snapshots, saved_snapshots
 from leakgauge.results.measurements import CellContext, Measurement
 from leakgauge.results.scores import BALANCED_ACCURACY
-from leakgauge.runs.parts import begin, once, once_tensors
+from leakgauge.runs.parts import begin, once
 from leakgauge.runs.question import Answer, Progress
-from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
-from leakgauge.training import Participant, Protocol, State
-from leakgauge.training.catalog import parse_optimizer
-from leakgauge.training.federation import federation
-from leakgauge.training.protocol import FEDAVG, FEDSGD
+from leakgauge.runs.work import WorkFolder, elsewhere
 from leakgauge.training.utility import utility_of
 
 
@@ -46,7 +41,8 @@ def answer(
         InputError: the data do not fit, or the training diverges.
     """
     begin(folder, prepared.run, progress, identity=elsewhere(prepared.run))
-    params = trained(prepared, folder, progress)
+    snapshots = saved_snapshots(prepared, folder, progress)
+    params = snapshots.first
     label = prepared.run.settings["label"]
     cell = CellContext(
         question=QUESTION,
@@ -55,7 +51,7 @@ def answer(
         secret=prepared.secret,
         seed=prepared.spec.seed,
     )
-    stage = _Stage(prepared, params, folder, progress, workers)
+    stage = _Stage(prepared, snapshots, folder, progress, workers)
     measurements, missing = described(prepared, params, cell)
     measurements += list(stage.attacked(cell))
     measurements += list(correlations(measurements, cell))
@@ -68,7 +64,7 @@ class _Stage:
     """Everything that the attacks of a run share."""
 
     prepared: LayersPrepared
-    params: Params
+    snapshots: Snapshots
     folder: WorkFolder
     progress: Progress
     workers: int | None
@@ -91,7 +87,12 @@ class _Stage:
 
     def _view_under(self, defense: Defense) -> AttackerView:
         return attacker_view(
-            self.prepared, self.params, defense, self.folder, self.progress, workers=self.workers
+            self.prepared,
+            self.snapshots,
+            defense,
+            self.folder,
+            self.progress,
+            workers=self.workers,
         )
 
     def _judge(
@@ -100,7 +101,7 @@ class _Stage:
         """Return the log-odds of every attack on some layers; kept ones are read back."""
         spec = self.prepared.spec
         parameters = tuple(name for layer in layers for name in layer.parameters)
-        after = f"{digest_of(self.params)} {view.defense} {' '.join(parameters)}"
+        after = f"{self.snapshots.digest} {view.defense} {' '.join(parameters)}"
         found = []
         for text in spec.adversaries:
             attack = parse_attack(text, batches=spec.shadow_batches)
@@ -120,51 +121,3 @@ def _utility(prepared: LayersPrepared, params: Params, cell: CellContext) -> Ite
     if found.balanced is not None:
         # the report uses the balanced accuracy, as accuracy is misleading for rare classes
         yield cell.measurement(BALANCED_ACCURACY, found.balanced, chance=1 / found.classes)
-
-
-def trained(prepared: LayersPrepared, folder: WorkFolder, progress: Progress) -> Params:
-    """Return the parameters after the last round; kept ones are read back.
-
-    Raises:
-        InputError: the training diverges.
-    """
-    first = params_of(prepared.task.model)
-
-    def train() -> Params:
-        last: Params = first
-        for number, params in enumerate(rounds(prepared), start=1):
-            last = params
-            progress.step(f"{QUESTION}: training", number, prepared.spec.rounds)
-        return last
-
-    return once_tensors(folder, "trained", train, like=first)
-
-
-def rounds(prepared: LayersPrepared) -> Iterator[Params]:
-    """Yield the global parameters after each round of FedSGD, or of FedAvg."""
-    spec, sides = prepared.spec, prepared.sides
-    if spec.rounds == 0:
-        return
-    parts = (sides.private, sides.attacker, *sides.others)
-    people = [Participant(prepared.rows(rows)) for rows in parts]
-    state = State.of(prepared.task.model)
-    for one in federation(prepared.task, state, people, protocol_of(spec), seed=spec.seed):
-        yield {name: one.state.shared[name] for name in params_of(prepared.task.model)}
-
-
-def protocol_of(spec: LayersSpec) -> Protocol:
-    """Return the protocol of the paper, or FedAvg with several local steps, which it lacks.
-
-    References:
-        Mo et al., 2021, section 5: FedSGD, learning rate 0.01 without momentum, batches of 32.
-    """
-    averages = spec.local_steps > 1
-    return Protocol(
-        rounds=spec.rounds,
-        kind=FEDAVG if averages else FEDSGD,
-        lr=spec.lr,
-        optimizer=parse_optimizer(spec.optimizer, lr=spec.lr),
-        steps=spec.local_steps if averages else None,
-        batch_size=spec.batch_size,
-        weighted=False,
-    )

@@ -137,7 +137,9 @@ def _filled(spec: LayersSpec, source: Source) -> tuple[dict[str, Any], str]:
 
 
 def _records(spec: LayersSpec, secret: str, source: Source) -> Records:
-    records = records_of(spec, source, hidden=spec.hidden, net=spec.net, secret=secret)
+    records = records_of(
+        spec, source, hidden=spec.hidden, net=spec.net, init=spec.init, secret=secret
+    )
     if not spec.by_user:
         records = _without_users(records)
     return records if spec.value is None else _against_others(records, secret, spec.value)
