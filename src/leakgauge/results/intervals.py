@@ -26,7 +26,6 @@ from leakgauge.core.checks import require
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import SHARE, Bools, Floats, Ints, student_t, unseen
 
-
 KEPT = 2**21
 """Largest number of counts that are kept for the next figure."""
 
