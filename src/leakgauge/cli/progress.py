@@ -1,6 +1,6 @@
 """Progress of a run on the terminal: a bar for each part, notes and warnings as they come."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -32,6 +32,10 @@ class Bars:
     def warn(self, text: str) -> None:
         """Print a warning once."""
         self._say(f"warning: {text}", "yellow")
+
+    def early(self, make: Callable[[], str]) -> None:
+        """Print a figure before the results."""
+        self._say(make(), "")
 
     def _say(self, text: str, style: str) -> None:
         if text not in self._said:

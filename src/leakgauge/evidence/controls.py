@@ -305,3 +305,6 @@ class _Quiet:
 
     def warn(self, text: str) -> None:
         """Drop a warning."""
+
+    def early(self, make: Callable[[], str]) -> None:
+        """Drop an early figure."""

@@ -1,7 +1,7 @@
 """The protocol of a question: what a room gives to the commands, the store and the report."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -36,6 +36,10 @@ class Progress(Protocol):
         """Report what limits the meaning of the results."""
         ...
 
+    def early(self, make: Callable[[], str]) -> None:
+        """Report a figure before the results; ``make`` is called only where somebody reads it."""
+        ...
+
 
 class Silent:
     """Progress without output."""
@@ -47,6 +51,9 @@ class Silent:
         """Do nothing."""
 
     def warn(self, text: str) -> None:
+        """Do nothing."""
+
+    def early(self, make: Callable[[], str]) -> None:
         """Do nothing."""
 
 

@@ -109,15 +109,17 @@ class Energies:
 
     def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> Calibrated:
         """Calibrate on held-out shadow records, then fit on all."""
+        return calibrate(
+            self, self.regress, shadow, log_prior, folds=self.folds, batches=self.batches
+        )
 
-        def regress(part: Shadow) -> Regression:
-            features, secret = part.observe(self.batches, view=self.view)
-            model = make_pipeline(
-                FunctionTransformer(np.asarray, kw_args={"dtype": np.float64}),
-                StandardScaler(),
-                FunctionTransformer(within_deviations),
-                LogisticRegression(C=self.inverse_penalty, max_iter=1000),
-            )
-            return Regression(self.view, model.fit(features, secret))
-
-        return calibrate(self, regress, shadow, log_prior, folds=self.folds, batches=self.batches)
+    def regress(self, shadow: Shadow) -> Regression:
+        """Return the regression on shadow batches, not calibrated."""
+        features, secret = shadow.observe(self.batches, view=self.view)
+        model = make_pipeline(
+            FunctionTransformer(np.asarray, kw_args={"dtype": np.float64}),
+            StandardScaler(),
+            FunctionTransformer(within_deviations),
+            LogisticRegression(C=self.inverse_penalty, max_iter=1000),
+        )
+        return Regression(self.view, model.fit(features, secret))

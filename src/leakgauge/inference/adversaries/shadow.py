@@ -5,6 +5,7 @@ population and the parameters of every round. With these it can compute any
 number of observations from its records. Fitting may use nothing else.
 """
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -195,10 +196,8 @@ class Shadow:
             f"{count} folds of the shadow {what} need {2 * count} with each secret value, there "
             f"are {fewest}; raise --shadow, or choose --adversary forest, which needs no folds",
         )
-        kind = StratifiedKFold if self.data.users is None else StratifiedGroupKFold
         users = None if self.data.users is None else self.data.users.cpu().numpy()
-        splitter = kind(count, shuffle=True, random_state=int(rng.integers(2**31)))
-        yield from splitter.split(codes, codes, users)
+        yield from _folds(count, int(rng.integers(2**31)), _Records(codes, users))
 
     def only(self, rows: Ints) -> "Shadow":
         """Return this shadow with the records ``rows`` only."""
@@ -212,6 +211,31 @@ def fewest_units(data: Dataset, secret: str, values: int) -> int:
     codes = data.secrets[secret].cpu().numpy()
     units = np.arange(len(codes)) if data.users is None else data.users.cpu().numpy()
     return min(len(np.unique(units[codes == value])) for value in range(values))
+
+
+@dataclass(frozen=True, eq=False)
+class _Records:
+    """Secrets ``[n]`` and users ``[n]`` of records; equal if they hold the same."""
+
+    codes: Ints
+    users: Ints | None
+
+    @functools.cached_property
+    def digest(self) -> str:
+        return _digest(self.codes) + ("" if self.users is None else _digest(self.users))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Records) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+@functools.lru_cache(maxsize=4)  # each attack asks for the same folds in each round
+def _folds(count: int, seed: int, records: _Records) -> tuple[tuple[Ints, Ints], ...]:
+    kind = StratifiedKFold if records.users is None else StratifiedGroupKFold
+    splitter = kind(count, shuffle=True, random_state=seed)
+    return tuple(splitter.split(records.codes, records.codes, records.users))
 
 
 def _digest(rows: Ints) -> str:

@@ -1,13 +1,16 @@
 """Run inference stage by stage, and return the answer."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
+from leakgauge.core.checks import InputError
 from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.calibration import HeldOut
+from leakgauge.inference.run.first_estimate import first_estimate, in_words, worth_it
 from leakgauge.inference.run.footprint import footprint
 from leakgauge.inference.run.measuring import measure
 from leakgauge.inference.run.over_seeds import combined
@@ -164,6 +167,10 @@ def answer(
     """
     run = prepared.run
     begin(folder, run, progress, identity=elsewhere(run))
+    first = prepared.stages[0]
+    if worth_it(first):
+        with suppress(InputError):  # the run itself says why
+            progress.early(lambda: in_words(first, first_estimate(first)))
     alone = prepared.spec.seeds == 1
     stages = [
         ResumableStage(one, prepared.source.name, prepared.label, alone=alone)
