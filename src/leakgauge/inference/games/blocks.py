@@ -50,11 +50,17 @@ class BatchSizeError(InputError):
         self.most = most
 
 
-def default_that_fits(default: int, fitting: int) -> str:
-    """Return the note that a smaller batch replaces the default one."""
+def default_that_fits(default: int, fitting: int, disjoint: int = MIN_BLOCKS) -> str:
+    """Return the note that a smaller batch replaces the default one.
+
+    Args:
+        default: the default batch size.
+        fitting: the batch size that is used.
+        disjoint: number of disjoint batches of each value that the records must hold.
+    """
     return (
         f"the default batch of {default} records does not fit the private records, which must hold "
-        f"{MIN_BLOCKS} disjoint batches of each secret value; batches of {fitting} are used. "
+        f"{disjoint} disjoint batches of each secret value; batches of {fitting} are used. "
         "Another size: --batch-size"
     )
 
