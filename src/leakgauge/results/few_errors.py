@@ -18,7 +18,7 @@ import numpy as np
 from scipy import optimize, special, stats
 
 from leakgauge.results.overlap import Overlap
-from leakgauge.results.roc import shares_won
+from leakgauge.results.roc import auroc_influence, shares_won
 from leakgauge.results.statistics import Bools, Floats, Ints, student_t
 
 NEGLIGIBLE = 1e-9
@@ -96,8 +96,12 @@ def auroc_interval(
     """
     wins, losses = shares_won(positive, score)
     value = float(wins.mean())
-    positives = independent(wins, block[positive], confidence)
-    negatives = independent(losses, block[~positive], confidence)
+    if isinstance(block, Overlap):  # what a record adds to both kinds of trials cancels
+        of_all = block.independent(auroc_influence(positive, score), confidence) / len(score)
+        positives, negatives = of_all * len(wins), of_all * len(losses)
+    else:
+        positives = independent(wins, block[positive], confidence)
+        negatives = independent(losses, block[~positive], confidence)
     z = float(special.ndtri((1 + confidence) / 2))
     more = max(0.0, (positives + negatives) / 2 - 1)
 
