@@ -133,19 +133,22 @@ def each_value(
     The trials belong to at least two blocks, or share records; the jackknife over records then
     gives the intervals. An interval is at least that for few errors.
     """
-    overlap = trials.overlap
-    shared, drawn = (overlap, None) if overlap else trials.resampled_blocks(replicates, rng)
     estimates = []
+    index, drawn = (
+        trials.resampled_blocks(replicates, rng)
+        if trials.overlap is None
+        else (trials.block, np.empty((0, 0)))
+    )
     for value in range(trials.log_posterior.shape[1]):
         part = trials.truth == value, trials.log_odds(value)
         auroc = float(area(*cumulative(*part, None)))
-        if overlap is not None:
-            ends = overlap.interval(auroc, auroc_influence(*part), confidence)
-        else:
-            again = resampled_auroc(*part, shared, drawn)
+        if trials.overlap is None:
+            again = resampled_auroc(*part, index, drawn)
             ends = bootstrap_interval(auroc, again, blocks=drawn.shape[1], confidence=confidence)
+        else:
+            ends = trials.overlap.interval(auroc, auroc_influence(*part), confidence)
         if 0 < auroc < 1:
-            ends = _widest(ends, auroc_interval(*part, shared, confidence))
+            ends = _widest(ends, auroc_interval(*part, trials.overlap or index, confidence))
         estimates.append(Estimate(auroc, *ends, int(part[0].sum()), confidence))
     return estimates
 

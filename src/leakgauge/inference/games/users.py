@@ -172,8 +172,8 @@ class UserInference:
     def _draw(self, secret: Ints, index: Ints, block: Ints, rng: np.random.Generator) -> Trials:
         """Return trials with the places of the true users ``[n]`` among the users ``[n, m]``."""
         batch, true = self.batch_size, index[np.arange(len(secret)), secret]
-        both = np.stack([self._batch(one, 2 * batch, rng) for one in true])
-        held = np.stack([self._batch(one, batch, rng) for one in index.ravel()])
+        both = np.stack([self._batch(one, 2 * batch, rng) for one in true.tolist()])
+        held = np.stack([self._batch(one, batch, rng) for one in index.ravel().tolist()])
         held = held.reshape(*index.shape, batch)
         held[np.arange(len(secret)), secret] = both[:, batch:]
         arrays = secret, both[:, :batch], block, held.reshape(-1, batch), index
