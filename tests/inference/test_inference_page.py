@@ -98,6 +98,10 @@ def test_the_report_says_how_few_users_enter_the_intervals() -> None:
     many = visible(str(answered_section(make_run(data={"blocks": {"user": 9}}), records).html))
     assert "cut into 9 disjoint blocks" in many
     assert "jackknife" not in many
+    drawn = answered_section(make_run(data={"blocks": {"property": 1}}), records)
+    told = visible(str(drawn.html))
+    assert "leave out one record at a time" in told
+    assert "disjoint blocks" not in told
 
 
 @pytest.mark.parametrize(

@@ -100,17 +100,44 @@ def attacked(
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("m", [2, 3])
-def test_what_the_adversary_holds_is_never_observed(seed: int, m: int) -> None:
-    """Over all trials, and over redrawn rounds."""
+def test_what_the_adversary_holds_in_a_trial_is_not_observed_in_it(seed: int, m: int) -> None:
+    """Also in redrawn rounds."""
     game = deal(people(0.0, each=9, seed=seed), candidates=m, seed=seed)
     trials = game.draw_trials(300, rng=stream(seed, "play"))
-    seen, held = set(), set()
     for played in (trials, game.redraw(trials, rng=stream(seed, "again"))):
-        seen |= set(played.rows.flatten().tolist())
-        held |= set(played.candidates.rows.flatten().tolist())
-    assert seen
-    assert held
-    assert not seen & held
+        told = played.candidates
+        for seen, batches in zip(played.rows.tolist(), told.rows[told.index].tolist(), strict=True):
+            assert not set(seen) & {one for batch in batches for one in batch}
+
+
+def test_each_trial_draws_its_candidate_batches_anew() -> None:
+    """A user's records are all held in some trial, each as often as the others, as in the paper."""
+    game = deal(people(0.0, users=12, each=9), candidates=3)
+    trials = game.draw_trials(4000, rng=stream(0, "play"))
+    told = trials.candidates
+    assert told.rows.shape == (12000, 4)
+    assert torch.equal(told.index, torch.arange(12000).reshape(4000, 3))
+    first = told.rows[told.index][torch.arange(4000), trials.secret]
+    for rows in (told.rows, trials.rows, first):
+        one = rows.flatten()[torch.isin(rows.flatten(), torch.from_numpy(game.records[5]))]
+        assert stats.chisquare(torch.unique(one, return_counts=True)[1].numpy()).pvalue > 1e-3
+        assert len(one.unique()) == 9
+
+
+@pytest.mark.parametrize("draw", ["blocks", "iid"])
+def test_candidates_are_any_of_many_users_without_blocks(draw: str) -> None:
+    game = deal(people(0.0, users=80), candidates=3, draw=draw)
+    trials = game.draw_trials(4000, rng=stream(0, "play"))
+    assert (trials.users is None) == (draw == "blocks")
+    told = trials.candidates
+    asked = game.pool.users[told.rows[told.index][..., 0]]
+    together = {frozenset(pair) for pair in asked[:, :2].tolist()}
+    if draw == "iid":
+        assert len(together) > 0.6 * 80 * 79 / 2
+        assert game.notes == ()
+        assert torch.equal(trials.users.sort(dim=1).values, asked.sort(dim=1).values)
+    else:
+        assert len(together) < 0.2 * 80 * 79 / 2
 
 
 @pytest.mark.parametrize("m", [2, 3])
@@ -169,7 +196,7 @@ def test_few_persons_play_without_blocks(users: int, m: int) -> None:
     assert (game.block == 0).all()
     trials = game.draw_trials(3000, rng=stream(0, "play"))
     assert trials.users is not None
-    assert torch.equal(trials.users, trials.candidates.index)
+    assert trials.users.shape == (3000, m)
     asked = game.pool.users[trials.candidates.rows[:, 0]][trials.candidates.index]
     assert all(len(set(row.tolist())) == m for row in asked)
     true = asked[torch.arange(3000), trials.secret]

@@ -16,7 +16,7 @@ from leakgauge.inference.catalog import (
 )
 from leakgauge.inference.games.mixing import Ratio
 from leakgauge.inference.spec import ASKS, InferenceSpec
-from leakgauge.inference.words import EMPIRICAL, REUSE
+from leakgauge.inference.words import EMPIRICAL, FRESH, IID, REUSE
 from leakgauge.runs.spec import check_bounds
 from leakgauge.training.catalog import own_rate, parse_optimizer
 
@@ -103,6 +103,11 @@ def check(spec: InferenceSpec) -> None:
     require(
         spec.by_user or USER not in spec.ask,
         "by_user is false, but user inference splits whole users; leave it out",
+    )
+    require(
+        spec.draw != IID or spec.batches != FRESH,
+        f"draw is {IID!r} and batches is {FRESH!r}: a trial would hold other records in each "
+        f"round, and no interval could leave out one; take batches {REUSE}",
     )
     _check_adversaries(spec)
     for ask in spec.ask:

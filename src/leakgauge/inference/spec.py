@@ -10,10 +10,12 @@ from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, PROPORTION, 
 from leakgauge.inference.catalog import HELP as ADVERSARIES_HELP
 from leakgauge.inference.catalog import NOTATION as ADVERSARIES_NOTATION
 from leakgauge.inference.words import (
+    BLOCKS,
     COUNT_RULES,
     EMPIRICAL,
     FLOOR,
     FRESH,
+    IID,
     REUSE,
     UNIFORM,
     WITHIN,
@@ -119,6 +121,15 @@ class InferenceSpec(Spec):
         f"{REUSE}: one batch in all rounds; {FRESH}: a new batch in each round",
         TRAINING,
         choices=(REUSE, FRESH),
+    )
+    draw: str = setting(
+        BLOCKS,
+        f"{BLOCKS}: a batch comes from one of several disjoint groups of the private records, and "
+        f"holds no record twice; {IID}: its records are independent draws from all private "
+        "records, as in the paper, and larger batches fit; intervals then leave out one record, "
+        "or user, at a time",
+        TRAINING,
+        choices=(BLOCKS, IID),
     )
     stack: Truth = setting(
         False,

@@ -1,6 +1,7 @@
 """Words of the settings that the games also use; the module has no imports."""
 
 REUSE, FRESH = "reuse", "fresh"
+BLOCKS, IID = "blocks", "iid"
 UNIFORM, EMPIRICAL = "uniform", "empirical"
 
 FLOOR, WITHIN = "floor", "within"

@@ -2,8 +2,8 @@
 
 Resamples hold no error that the trials do not hold. So with few errors, as near an AUROC of 1 or
 at a false positive rate of 0.001, the bootstrap alone is too sure. These intervals count errors
-exactly or by the variance that a candidate value would have. Trials of a block depend on each
-other: they count as fewer independent ones (``independent``).
+exactly or by the variance that a candidate value would have. Trials of a block, or trials that
+share records, depend on each other: they count as fewer independent ones (``independent``).
 
 References:
     Korn and Graubard, Confidence intervals for proportions with small expected number of positive
@@ -17,13 +17,15 @@ import math
 import numpy as np
 from scipy import optimize, special, stats
 
+from leakgauge.results.overlap import Overlap
+from leakgauge.results.roc import auroc_influence, shares_won
 from leakgauge.results.statistics import Bools, Floats, Ints, student_t
 
 NEGLIGIBLE = 1e-9
 """Probability of a number of false positives that is left out."""
 
 
-def independent(values: Floats, block: Ints, confidence: float = 0.95) -> float:
+def independent(values: Floats, block: Ints | Overlap, confidence: float = 0.95) -> float:
     """Return the number of independent trials that would show the mean of values as well.
 
     It is at most the number of trials, and the number of blocks if all values are equal, since
@@ -31,12 +33,14 @@ def independent(values: Floats, block: Ints, confidence: float = 0.95) -> float:
 
     Args:
         values: one value for each trial ``[n]``, for example 1 for an error.
-        block: block of each trial ``[n]``.
+        block: block of each trial ``[n]``, or the records that trials share.
         confidence: confidence of the interval, which is wider with few blocks.
 
     >>> independent(np.array([0.0, 0.0, 1.0, 1.0] * 50), np.arange(200) // 2) < 110
     True
     """
+    if isinstance(block, Overlap):
+        return block.independent(values, confidence)
     n = len(values)
     _, index = np.unique(block, return_inverse=True)
     sizes = np.bincount(index)
@@ -51,12 +55,14 @@ def independent(values: Floats, block: Ints, confidence: float = 0.95) -> float:
     return n * min(1.0, few * alone / spread)
 
 
-def rate_interval(values: Floats, block: Ints, confidence: float = 0.95) -> tuple[float, float]:
+def rate_interval(
+    values: Floats, block: Ints | Overlap, confidence: float = 0.95
+) -> tuple[float, float]:
     """Return the Clopper-Pearson interval of a mean of shares, for trials in blocks.
 
     Args:
         values: one share for each trial ``[n]``: 1 for a success, 1/2 for one of two ties.
-        block: block of each trial ``[n]``.
+        block: block of each trial ``[n]``, or the records that trials share.
         confidence: two-sided.
 
     >>> low, high = rate_interval(np.ones(100), np.arange(100) // 2)
@@ -71,7 +77,7 @@ def rate_interval(values: Floats, block: Ints, confidence: float = 0.95) -> tupl
 
 
 def auroc_interval(
-    positive: Bools, score: Floats, block: Ints, confidence: float = 0.95
+    positive: Bools, score: Floats, block: Ints | Overlap, confidence: float = 0.95
 ) -> tuple[float, float]:
     """Return the areas under the ROC that are consistent with the one seen.
 
@@ -81,17 +87,21 @@ def auroc_interval(
     Args:
         positive: whether each trial is positive ``[n]``.
         score: scores ``[n]``, higher for positives.
-        block: block of each trial ``[n]``.
+        block: block of each trial ``[n]``, or the records that trials share.
         confidence: two-sided.
 
     >>> low, high = auroc_interval(np.arange(40) > 19, np.arange(40.0), np.arange(40))
     >>> round(low, 3), high
     (0.899, 1.0)
     """
-    wins, losses = _won(score[positive], score[~positive]), _won(score[~positive], score[positive])
+    wins, losses = shares_won(positive, score)
     value = float(wins.mean())
-    positives = independent(wins, block[positive], confidence)
-    negatives = independent(losses, block[~positive], confidence)
+    if isinstance(block, Overlap):  # what a record adds to both kinds of trials cancels
+        of_all = block.independent(auroc_influence(positive, score), confidence) / len(score)
+        positives, negatives = of_all * len(wins), of_all * len(losses)
+    else:
+        positives = independent(wins, block[positive], confidence)
+        negatives = independent(losses, block[~positive], confidence)
     z = float(special.ndtri((1 + confidence) / 2))
     more = max(0.0, (positives + negatives) / 2 - 1)
 
@@ -109,16 +119,8 @@ def auroc_interval(
     return end(-1.0, 0.0), end(1.0, 1.0)
 
 
-def _won(score: Floats, others: Floats) -> Floats:
-    """Return the share of others below each score; a tie counts half."""
-    others = np.sort(others)
-    sides = [np.searchsorted(others, score, side=side) for side in ("left", "right")]
-    share: Floats = (sides[0] + sides[1]) / (2 * len(others))
-    return share
-
-
 def tpr_interval(
-    positive: Bools, score: Floats, block: Ints, fpr: float, confidence: float = 0.95
+    positive: Bools, score: Floats, block: Ints | Overlap, fpr: float, confidence: float = 0.95
 ) -> tuple[float, float]:
     """Return the interval of the true positive rate at a false positive rate.
 
@@ -131,7 +133,7 @@ def tpr_interval(
     Args:
         positive: whether each trial is positive ``[n]``.
         score: scores ``[n]``, higher for positives.
-        block: block of each trial ``[n]``.
+        block: block of each trial ``[n]``, or the records that trials share.
         fpr: the false positive rate.
         confidence: two-sided.
     """

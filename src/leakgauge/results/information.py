@@ -28,8 +28,8 @@ def information_lower_bound(
     adversary that repeats the prior has exactly 0. A value below 0 shows that the adversary is
     overconfident; it is not raised to 0.
 
-    The interval resamples blocks of trials; if these draw on the same users, the jackknife leaves
-    out each user in turn.
+    The interval resamples blocks of trials; if these draw on the same users or records, the
+    jackknife leaves out each in turn.
 
     Args:
         trials: trials with posteriors under the prior; each is scaled to sum to 1.
@@ -60,6 +60,11 @@ def information_lower_bound(
         if np.ptp(without) > 0:  # Only the upper end has a limit.
             bounds = (-math.inf, most)
         ends = jackknife_interval(value, without, confidence=confidence, bounds=bounds)
+        return Estimate(value, *ends, len(gains), confidence, NATS)
+    if trials.overlap is not None:
+        added = gains - value if np.ptp(gains) > 0 else np.zeros(len(gains))
+        bounds = (-math.inf, most) if added.any() else bounds
+        ends = trials.overlap.interval(value, added, confidence, bounds)
         return Estimate(value, *ends, len(gains), confidence, NATS)
     index, drawn = trials.resampled_blocks(replicates, rng)
     resampled = (drawn @ np.bincount(index, weights=gains)) / (drawn @ np.bincount(index))

@@ -2,8 +2,9 @@
 
 Every score is a function of the trials' true secrets, the adversary's log posteriors and a weight
 for each trial. Trials of different blocks share no record. If trials share users and no blocks
-exist, the jackknife leaves out each user in turn. ``results.intervals`` explains both. ``rng``
-draws ``replicates`` resamples; ``confidence`` is two-sided.
+exist, the jackknife leaves out each user in turn; ``results.intervals`` explains both. If batches
+are drawn from all records, it leaves out each record in turn (``results.overlap``). ``rng`` draws
+``replicates`` resamples; ``confidence`` is two-sided.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,8 @@ from leakgauge.core.checks import require
 from leakgauge.results.few_errors import auroc_interval, rate_interval, tpr_interval
 from leakgauge.results.intervals import bootstrap_interval, draw_blocks, jackknife_interval
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.roc import area, best_rate, cumulative, resampled_auroc
+from leakgauge.results.overlap import Overlap
+from leakgauge.results.roc import area, auroc_influence, best_rate, cumulative, resampled_auroc
 from leakgauge.results.statistics import Bools, Floats, Ints
 
 AUROC = "auroc"
@@ -44,12 +46,15 @@ class ScoredTrials:
         log_posterior: natural log of the adversary's posterior ``[n, m]``.
         block: block of each trial ``[n]``; trials of different blocks share no record and no user.
         users: users ``[n, m]`` of each trial, if trials share users and no blocks exist; else None.
+        overlap: records or users that trials share, if batches are drawn from all records and no
+            blocks exist; else None.
     """
 
     truth: Ints
     log_posterior: Floats
     block: Ints
     users: Ints | None = None
+    overlap: Overlap | None = None
 
     def __post_init__(self) -> None:
         bad = int((~np.isfinite(self.log_posterior)).any(axis=1).sum())
@@ -125,18 +130,26 @@ def each_value(
 ) -> list[Estimate]:
     """Return the AUROC of each value against all others, with block-bootstrap intervals.
 
-    The trials belong to at least two blocks. An interval is at least that for few errors.
+    The trials belong to at least two blocks, or share records; the jackknife over records then
+    gives the intervals. An interval is at least that for few errors.
     """
-    index, drawn = trials.resampled_blocks(replicates, rng)
     estimates = []
+    index, drawn = (
+        trials.resampled_blocks(replicates, rng)
+        if trials.overlap is None
+        else (trials.block, np.empty((0, 0)))
+    )
     for value in range(trials.log_posterior.shape[1]):
-        positive, log_odds = trials.truth == value, trials.log_odds(value)
-        auroc = float(area(*cumulative(positive, log_odds, None)))
-        again = resampled_auroc(positive, log_odds, index, drawn)
-        ends = bootstrap_interval(auroc, again, blocks=drawn.shape[1], confidence=confidence)
+        part = trials.truth == value, trials.log_odds(value)
+        auroc = float(area(*cumulative(*part, None)))
+        if trials.overlap is None:
+            again = resampled_auroc(*part, index, drawn)
+            ends = bootstrap_interval(auroc, again, blocks=drawn.shape[1], confidence=confidence)
+        else:
+            ends = trials.overlap.interval(auroc, auroc_influence(*part), confidence)
         if 0 < auroc < 1:
-            ends = _widest(ends, auroc_interval(positive, log_odds, index, confidence))
-        estimates.append(Estimate(auroc, *ends, int(positive.sum()), confidence))
+            ends = _widest(ends, auroc_interval(*part, trials.overlap or index, confidence))
+        estimates.append(Estimate(auroc, *ends, int(part[0].sum()), confidence))
     return estimates
 
 
@@ -180,7 +193,8 @@ def score(
 
     They resample blocks, and are at least those for few errors; that of the TPR covers the
     threshold, too (``results.few_errors``). If trials share users, the intervals are those of the
-    jackknife over users. The TPR at 1 % FPR is left out with fewer than 100 negatives.
+    jackknife over users; if they share records, it is over records, and the intervals are at least
+    those for few errors, too. The TPR at 1 % FPR is left out with fewer than 100 negatives.
 
     Args:
         trials: trials of at least two blocks, or about at least two users that no trial always has.
@@ -220,17 +234,34 @@ def _ends(
             metric: jackknife_interval(value, left[metric], confidence=confidence)
             for metric, value in values.items()
         }
+    if trials.overlap is not None:
+        ends = {
+            metric: trials.overlap.interval(values[metric], influence, confidence)
+            for metric, influence in influences(trials).items()
+        }
+        return _widened(trials, values, ends, trials.overlap, confidence)
     index, drawn = trials.resampled_blocks(replicates, rng)
     again, blocks = resampled_figures(replace(trials, block=index), drawn), drawn.shape[1]
-    parts = [(*each, index) for each in _one_against_rest(trials)]
     ends = {
         metric: bootstrap_interval(values[metric], replicates, blocks=blocks, confidence=confidence)
         for metric, replicates in again.items()
     }
+    return _widened(trials, values, ends, index, confidence)
+
+
+def _widened(
+    trials: ScoredTrials,
+    values: Mapping[str, float],
+    ends: dict[str, tuple[float, float]],
+    shared: Ints | Overlap,
+    confidence: float,
+) -> dict[str, tuple[float, float]]:
+    """Return intervals that are at least those for few errors, and that of the TPR."""
+    parts = [(*each, shared) for each in _one_against_rest(trials)]
     if 0 < values[AUROC] < 1:
         of_values = [auroc_interval(*part, confidence) for part in parts]
         ends[AUROC] = _widest(ends[AUROC], _mean(of_values))
-    ends[SUCCESS] = _widest(ends[SUCCESS], rate_interval(hits(trials), index, confidence))
+    ends[SUCCESS] = _widest(ends[SUCCESS], rate_interval(hits(trials), shared, confidence))
     if TPR_AT_1_FPR in values:
         ends[TPR_AT_1_FPR] = _mean([tpr_interval(*part, 0.01, confidence) for part in parts])
     return ends
@@ -264,6 +295,13 @@ def resampled_figures(trials: ScoredTrials, drawn: Floats) -> dict[str, Floats]:
         AUROC: np.mean([resampled_auroc(*part) for part in parts], axis=0),
         SUCCESS: (drawn @ right) / (drawn @ np.bincount(trials.block)),
     }
+
+
+def influences(trials: ScoredTrials) -> dict[str, Floats]:
+    """Return what each trial adds to AUROC and success ``[n]``; the mean of each is 0."""
+    of_values = [auroc_influence(*each) for each in _one_against_rest(trials)]
+    right = hits(trials)
+    return {AUROC: np.mean(of_values, axis=0), SUCCESS: right - right.mean()}
 
 
 def chance(truth: Ints, majority: float) -> dict[str, float]:

@@ -208,7 +208,7 @@ def clopper_pearson_upper(wrong: Ints, of: int, confidence: float = 0.95) -> Flo
     return np.where(wrong == of, 1.0, upper)
 
 
-def unseen(n: int, confidence: float = 0.95) -> float:
+def unseen(n: float, confidence: float = 0.95) -> float:
     """Return the largest error rate that is consistent with n trials without an error.
 
     This is the two-sided Clopper-Pearson upper end at 0 errors, in closed form.

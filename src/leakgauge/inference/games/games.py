@@ -17,9 +17,10 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, require, require_known, require_positive
 from leakgauge.core.types import Dataset, Params, Schema, Task
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.games.blocks import MAX_BLOCKS, deal_blocks, members_of
-from leakgauge.inference.games.mixing import Mix
+from leakgauge.inference.games.blocks import MAX_BLOCKS, deal_blocks, members_of, one_block
+from leakgauge.inference.games.mixing import Mix, bootstrap
 from leakgauge.inference.games.trials import Trials
+from leakgauge.inference.words import BLOCKS, IID
 from leakgauge.results.statistics import Ints
 
 
@@ -33,7 +34,8 @@ class BatchGame:
         mix: how a batch depends on its secret.
         batch_size: B, the records of a batch.
         prior: the probability P(a) of each value ``[m]``.
-        block: the block ``[len(pool)]`` of each record.
+        block: the block ``[len(pool)]`` of each record; all 0 if batches are drawn from all.
+        draw: ``"blocks"``, or ``"iid"`` for records drawn from all, with replacement.
     """
 
     pool: Dataset
@@ -42,6 +44,7 @@ class BatchGame:
     batch_size: int
     prior: tuple[float, ...]
     block: Ints
+    draw: str = BLOCKS
 
     name: ClassVar[str]
 
@@ -71,6 +74,7 @@ class BatchGame:
         mix: Mix,
         prior: tuple[float, ...] | None = None,
         max_blocks: int = MAX_BLOCKS,
+        draw: str = BLOCKS,
         rng: np.random.Generator,
     ) -> "BatchGame":
         """Return a game on private records.
@@ -82,6 +86,8 @@ class BatchGame:
             mix: how a batch depends on its secret.
             prior: P(a) ``[m]``; uniform if None.
             max_blocks: maximum number of blocks.
+            draw: ``"blocks"`` for batches from disjoint blocks, or ``"iid"`` for independent draws
+                from all records, as in Definition 3.1 of the paper.
             rng: generator of the deal.
 
         Raises:
@@ -98,11 +104,13 @@ class BatchGame:
             "make it one value against the rest, as games.one_against_rest does",
         )
         names = _names(pool.schema, secret, values)
-        block = deal_blocks(
-            codes, users, values, batch_size, max_blocks=max_blocks, names=names, rng=rng
-        )
+        about = codes, users, values, batch_size
+        if draw == IID:
+            block = one_block(*about, names=names)
+        else:
+            block = deal_blocks(*about, max_blocks=max_blocks, names=names, rng=rng)
         uniform = tuple([1 / mix.values] * mix.values)
-        return cls(pool, secret, mix, batch_size, prior or uniform, block)
+        return cls(pool, secret, mix, batch_size, prior or uniform, block, draw)
 
     @classmethod
     def check_schema(cls, schema: Schema | None, secret: str) -> None:
@@ -141,21 +149,29 @@ class BatchGame:
         codes = self.pool.secrets[self.secret].cpu().numpy()
         members = members_of(codes, self.block, self.mix.record_values, count)
         taken = self.mix.counts(secret, self.batch_size, rng)
-        rows = np.stack(
-            [
-                np.concatenate(
-                    [
-                        rng.choice(members[b][value], size=k, replace=False)
-                        for value, k in enumerate(counts)
-                        if k > 0
-                    ]
-                )
-                for counts, b in zip(taken, block, strict=True)
-            ]
-        )
+        if self.draw == IID:
+            rows = bootstrap(members[0], taken, rng)
+        else:
+            rows = np.stack(
+                [
+                    np.concatenate(
+                        [
+                            rng.choice(members[b][value], size=k, replace=False)
+                            for value, k in enumerate(counts)
+                            if k > 0
+                        ]
+                    )
+                    for counts, b in zip(taken, block, strict=True)
+                ]
+            )
         device = self.pool.y.device
         drawn = [torch.from_numpy(array).to(device) for array in (secret, rows, block)]
-        return Trials(drawn[0], drawn[1], drawn[2], self.pool)
+        units = self._units(drawn[1]) if self.draw == IID else None
+        return Trials(drawn[0], drawn[1], drawn[2], self.pool, units=units)
+
+    def _units(self, rows: Tensor) -> Tensor:
+        """Return the user of each record of batches ``[n, B]``, or the record itself."""
+        return rows if self.pool.users is None else self.pool.users[rows]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,15 +5,16 @@ records. The adversary holds a batch of *other* records of each of the m users a
 of the gradient. The model trains on the private users; the adversary learns the likeness of two
 batches of one user from shadow users, who are disjoint from the private ones.
 
-The records of each user are split at random into an observed and a candidate half, so that no
-record is in both. The paper does not state whether its two batches share records; a shared one
-would reveal the user.
+Each trial draws its batches anew, as in the paper: one of each candidate user. The observed batch
+of the true user shares no record with this user's candidate batch. The paper does not state whether
+its two batches share records; a shared one would reveal the user.
 
-The paper draws the m candidates from all private users; so does leakgauge if users are few. Many
-users are dealt into disjoint blocks of m or more, and the m users of a trial belong to one block
-(``leakgauge.inference.games.blocks``): each single trial still has m random users, and trials of
-different blocks are independent. Without blocks any two trials may share users, and intervals come
-from leaving out one user at a time (``leakgauge.results.intervals``).
+The paper draws the m candidates from all private users; so does leakgauge if users are few, or with
+``draw: iid``. Otherwise users are dealt into disjoint blocks of m or more, and the m users of a
+trial belong to one block (``leakgauge.inference.games.blocks``): each single trial still has m
+random users, and trials of different blocks are independent. Without blocks any two trials may
+share users, and intervals come from leaving out one user at a time
+(``leakgauge.results.intervals``).
 """
 
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ from leakgauge.inference.games.blocks import (
 )
 from leakgauge.inference.games.games import BatchGame
 from leakgauge.inference.games.trials import CandidateBatches, Trials
+from leakgauge.inference.words import BLOCKS, IID
 from leakgauge.results.statistics import Ints
 
 USER = "user"
@@ -56,16 +58,16 @@ class UserInference:
         values: m, the number of candidate users of a batch.
         batch_size: B, the records of a batch.
         block: the block ``[len(pool)]`` of each record; all 0 if users are few.
-        observed: records ``[h]`` of each user for the batches of clients.
-        held: records of each user for candidate batches, disjoint from ``observed``.
+        records: the records ``[h]`` of each user, numbered from 0.
+        draw: ``"blocks"``, or ``"iid"`` for candidates from all users, however many.
     """
 
     pool: Dataset
     values: int
     batch_size: int
     block: Ints
-    observed: tuple[Ints, ...]
-    held: tuple[Ints, ...]
+    records: tuple[Ints, ...]
+    draw: str = BLOCKS
 
     name: ClassVar[str] = "user"
 
@@ -77,16 +79,18 @@ class UserInference:
         batch_size: int,
         candidates: int = 5,
         max_blocks: int = MAX_BLOCKS,
+        draw: str = BLOCKS,
         rng: np.random.Generator,
     ) -> "UserInference":
-        """Return a game: split each user's records and deal the users into blocks.
+        """Return a game: deal the users into blocks.
 
         Args:
             pool: the private records, with their users; each user has 2 B or more.
             batch_size: B, the records of a batch.
             candidates: m, the number of candidate users; 5 in the paper.
             max_blocks: the largest number of blocks.
-            rng: the generator of the split and the deal.
+            draw: ``"iid"`` for one block, as in the paper.
+            rng: the generator of the deal.
 
         Raises:
             InputError: the data do not name users, a user has too few records, or users are too
@@ -98,13 +102,11 @@ class UserInference:
         users = users_of(pool.users)
         records = records_of(users.cpu().numpy())
         check_users([len(rows) for rows in records], batch_size=batch_size, candidates=candidates)
-        halves = [split_in_half(rows, rng) for rows in records]
-        count = _blocks(len(records), candidates, max_blocks)
+        count = 1 if draw == IID else _blocks(len(records), candidates, max_blocks)
         block = np.zeros(len(pool), dtype=np.int64)
         for place, user in enumerate(rng.permutation(len(records)).tolist()):
             block[records[user]] = place % count
-        observed, held = zip(*halves, strict=True)
-        return cls(pool, candidates, batch_size, block, observed, held)
+        return cls(pool, candidates, batch_size, block, tuple(records), draw)
 
     @property
     def prior(self) -> tuple[float, ...]:
@@ -119,10 +121,10 @@ class UserInference:
     @property
     def notes(self) -> tuple[str, ...]:
         """A note if users are too few for blocks."""
-        if not self._shares_users:
+        if not self._shares_users or self.draw == IID:
             return ()
         return (
-            f"{len(self.observed)} private users are fewer than the "
+            f"{len(self.records)} private users are fewer than the "
             f"{MIN_BLOCKS * self.values} that disjoint groups need: each trial of user inference "
             f"draws its {self.values} candidates from all of them, as in the paper; the intervals "
             "leave out one user after the other, and are rather too wide than too narrow",
@@ -134,11 +136,8 @@ class UserInference:
         return int(self.block.max()) == 0
 
     def draw_trials(self, n: int, *, rng: np.random.Generator) -> Trials:
-        """Return n trials, each with the true user among m users of one block.
-
-        The candidate batch of a user is the same in all trials.
-        """
-        home = np.array([self.block[rows[0]] for rows in self.observed])
+        """Return n trials, each with the true user among m users of one block."""
+        home = np.array([self.block[rows[0]] for rows in self.records])
         count = int(self.block.max()) + 1
         members = [np.flatnonzero(home == number) for number in range(count)]
         block = np.arange(n) % count
@@ -148,7 +147,11 @@ class UserInference:
     def redraw(self, trials: Trials, *, rng: np.random.Generator) -> Trials:
         """Return the same trials with new batches and candidates of the same users."""
         assert trials.candidates is not None
-        index = trials.candidates.index.cpu().numpy()
+        whose = np.empty(len(self.pool), dtype=np.int64)
+        for user, rows in enumerate(self.records):
+            whose[rows] = user
+        first = trials.candidates.rows[trials.candidates.index, 0]
+        index = whose[first.cpu().numpy()]
         return self._draw(trials.secret.cpu().numpy(), index, trials.block.cpu().numpy(), rng)
 
     def known_to_defender(self, trials: Trials) -> None:
@@ -167,17 +170,23 @@ class UserInference:
         return Shadow(task, params, data, USER, len(numbers), self.batch_size, max_bytes, **seeds)
 
     def _draw(self, secret: Ints, index: Ints, block: Ints, rng: np.random.Generator) -> Trials:
-        true = index[np.arange(len(secret)), secret]
-        held = np.stack([self._batch(rows, rng) for rows in self.held])
-        rows = np.stack([self._batch(self.observed[one], rng) for one in true])
+        """Return trials with the places of the true users ``[n]`` among the users ``[n, m]``."""
+        batch, true = self.batch_size, index[np.arange(len(secret)), secret]
+        both = np.stack([self._batch(one, 2 * batch, rng) for one in true.tolist()])
+        held = np.stack([self._batch(one, batch, rng) for one in index.ravel().tolist()])
+        held = held.reshape(*index.shape, batch)
+        held[np.arange(len(secret)), secret] = both[:, batch:]
+        arrays = secret, both[:, :batch], block, held.reshape(-1, batch), index
         device = self.pool.y.device
-        drawn = [torch.from_numpy(a).to(device) for a in (secret, rows, block, held, index)]
-        candidates = CandidateBatches(self.pool, drawn[3], drawn[4])
+        drawn = [torch.from_numpy(np.ascontiguousarray(one)).to(device) for one in arrays]
+        place = torch.arange(index.size, device=device).reshape(index.shape)
+        candidates = CandidateBatches(self.pool, drawn[3], place)
         users = drawn[4] if self._shares_users else None
         return Trials(drawn[0], drawn[1], drawn[2], self.pool, candidates, users)
 
-    def _batch(self, rows: Ints, rng: np.random.Generator) -> Ints:
-        return rng.choice(rows, size=self.batch_size, replace=False)
+    def _batch(self, user: int, size: int, rng: np.random.Generator) -> Ints:
+        """Return different records ``[size]`` of a user."""
+        return rng.choice(self.records[user], size=size, replace=False)
 
 
 Game = BatchGame | UserInference

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from leakgauge.inference.catalog import USER
 from leakgauge.inference.report.verdict import InferenceVerdict
 from leakgauge.inference.run.over_seeds import BY_SEED
+from leakgauge.inference.words import IID
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import LEAKS
 from leakgauge.report.wording import count, interval, number, percent
@@ -55,10 +57,19 @@ def _of_trials(run: Run, intervals: str) -> list[str]:
             f"one block. The {intervals} come from resampling whole blocks (a cluster bootstrap), "
             "so trials that share records do not make an interval too narrow."
         )
-    if len(apart) < len(of_game):
+    from_all = [game for game, number in of_game.items() if number == 1 and game != USER]
+    if from_all:
         lines.append(
-            "The private users are too few for disjoint blocks: each trial of user inference draws "
-            f"its candidates from all of them. Its {intervals} leave out one user at a time "
+            "Each record of a batch is an independent draw from all private records. The "
+            f"{intervals} leave out one record at a time, or one user where the data name users "
+            "(a jackknife), so trials that share records do not make an interval too narrow."
+        )
+    if of_game.get(USER) == 1:
+        chosen = run.settings.get("draw") == IID
+        each = "Each" if chosen else "The private users are too few for disjoint blocks: each"
+        lines.append(
+            f"{each} trial of user inference draws its candidates from all "
+            f"of them. Its {intervals} leave out one user at a time "
             "(a jackknife), so trials that share users do not make an interval too narrow; they "
             "tend to be too wide."
         )

@@ -137,6 +137,7 @@ def _settings(games: Mapping[str, int], records: Records, spec: InferenceSpec) -
         "trials": _of_games({ask: spec.trials_of(ask) for ask in games}),
         "lr": spec.lr,
         "batches": spec.batches,
+        "draw": spec.draw,
         "prior": spec.prior,
         "seed": spec.seed,
         "max_bytes": MAX_BYTES,

@@ -20,6 +20,7 @@ from leakgauge.results.measurements import (
     Measurement,
     rounds_of,
 )
+from leakgauge.results.overlap import Overlap
 from leakgauge.results.scores import ScoredTrials, hits
 from leakgauge.results.statistics import Ints, clopper_pearson
 from leakgauge.training.utility import utility_of
@@ -29,8 +30,9 @@ def scored_trials(stage: GameStage, reading: RunReading) -> ScoredTrials:
     """Return a reading together with the truth."""
     trials = stage.trials
     users = None if trials.users is None else trials.users.cpu().numpy()
+    overlap = None if trials.units is None else Overlap.of(trials.units.cpu().numpy())
     truth, block = trials.secret.cpu().numpy(), trials.block.cpu().numpy()
-    return ScoredTrials(truth, reading.log_posterior, block, users)
+    return ScoredTrials(truth, reading.log_posterior, block, users, overlap)
 
 
 def scored(stage: GameStage, reading: RunReading, base: CellContext) -> Iterator[Measurement]:

@@ -23,7 +23,12 @@ from leakgauge.inference.catalog import (
     parse_adversary,
 )
 from leakgauge.inference.checking import GameAttacks, adversary_names, attacks_for, defenses_of
-from leakgauge.inference.games.blocks import BatchSizeError, default_that_fits
+from leakgauge.inference.games.blocks import (
+    MIN_BLOCKS,
+    MIN_DISJOINT,
+    BatchSizeError,
+    default_that_fits,
+)
 from leakgauge.inference.games.games import code_of
 from leakgauge.inference.games.users import check_users, default_of_users
 from leakgauge.inference.run.description import describe
@@ -31,6 +36,7 @@ from leakgauge.inference.run.footprint import check_footprint
 from leakgauge.inference.run.splitting import split_of
 from leakgauge.inference.run.stage import GameStage, make_stage
 from leakgauge.inference.spec import InferenceSpec
+from leakgauge.inference.words import IID
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import Records, records_of, refuse_of_a_table, roles_for
@@ -169,7 +175,12 @@ def _fitting_stages(
             ) from error
         if size is None:
             return stages
-        note = (default_of_users if ask == USER else default_that_fits)(spec.batch_of(ask), size)
+        default, disjoint = spec.batch_of(ask), MIN_DISJOINT if spec.draw == IID else MIN_BLOCKS
+        note = (
+            default_of_users(default, size)
+            if ask == USER
+            else default_that_fits(default, size, disjoint)
+        )
         return [replace(one, notes=(*one.notes, note)) for one in stages]
 
 

@@ -33,8 +33,9 @@ from leakgauge.inference import (
     games_of,
     parse_adversary,
 )
-from leakgauge.inference.games.blocks import MIN_BLOCKS, most_blocks
+from leakgauge.inference.games.blocks import most_blocks
 from leakgauge.inference.games.games import one_against_rest
+from leakgauge.inference.games.trials import refuse_few_trials
 from leakgauge.inference.games.users import users_of
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.inference.words import EMPIRICAL
@@ -234,7 +235,7 @@ def make_stage(
     values = int(data.secrets[spec.secret_of(ask)].max()) + 1
     game = _deal(ask, private, values, spec)
     trials = game.draw_trials(spec.trials_of(ask), rng=stream(spec.seed, ask, "trials"))
-    _refuse_few_trials(trials, game.values)
+    refuse_few_trials(trials, game.values)
     named = attacks or (parse_adversary(adversaries_for(ask)[0]),)
     ready = tuple(_ready(ask, attack, data.x) for attack in named)
     names = [attack.name for attack in ready]
@@ -283,7 +284,9 @@ def _deal(ask: str, private: Dataset, values: int, spec: InferenceSpec) -> Game:
     batch_size, secret = spec.batch_of(ask), spec.secret_of(ask)
     if ask == UserInference.name:
         count = spec.candidates
-        return UserInference.deal(private, batch_size=batch_size, candidates=count, rng=rng)
+        return UserInference.deal(
+            private, batch_size=batch_size, candidates=count, draw=spec.draw, rng=rng
+        )
     game = BATCH_GAMES[ask]
     proportion = game is ProportionInference
     mix = Ratio(spec.ratio_bins, spec.ratio_counts) if proportion else Pure(values)
@@ -299,6 +302,7 @@ def _deal(ask: str, private: Dataset, values: int, spec: InferenceSpec) -> Game:
         mix=mix,
         prior=prior,
         max_blocks=most_blocks(spec.trials_of(ask), mix.values),
+        draw=spec.draw,
         rng=rng,
     )
 
@@ -318,24 +322,3 @@ def _ready(ask: str, attack: AnyAttack, x: torch.Tensor) -> AnyAttack:
         assert not isinstance(attack, CandidateAttack)
         return Ordinal(attack)
     return attack
-
-
-def _refuse_few_trials(trials: Trials, values: int) -> None:
-    """Refuse trials that try a secret in few blocks, since resampled blocks could miss it.
-
-    If all trials are in one block, the same holds with any one user left out.
-    """
-    where, fewest = "independent groups of records", len(trials)
-    for value in range(values):
-        tried = trials.secret == value
-        if trials.users is None:
-            fewest = min(fewest, len(torch.unique(trials.block[tried])))
-        else:
-            where = "trials without some user"
-            about = torch.bincount(trials.users[tried].flatten(), minlength=1)
-            fewest = min(fewest, int(tried.sum() - about.max()))
-    require(
-        fewest >= MIN_BLOCKS,
-        f"{len(trials)} trials try one of the {values} secrets on {fewest} {where} only; an "
-        f"interval needs {MIN_BLOCKS}: ask for at least {50 * values} --trials",
-    )
