@@ -239,6 +239,10 @@ def _by_key(texts: list[str] | None, option: str) -> dict[str, str]:
             bool(name and equals and values),
             f"{option} is {text!r}; expected KEY=VALUE,..., for example seed=0,1",
         )
+        require(
+            name not in pairs,
+            f"{option} names {name!r} twice; write its values once, separated by commas",
+        )
         pairs[name] = values
     return pairs
 
