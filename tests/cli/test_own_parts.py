@@ -139,3 +139,12 @@ def test_a_folder_of_other_code_is_refused(folder: Path, tmp_path: Path) -> None
     done = command.run("audit", *words, cwd=tmp_path)
     assert done.returncode == 2
     assert "holds another run (the content of edited_parts:build changed)" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--set", "--only"])
+def test_a_key_that_is_named_twice_is_refused(folder: Path, option: str) -> None:
+    (folder / "seeds.yaml").write_text("name: seeds\ngrids: [{data: people.csv, seed: [0, 1]}]\n")
+    done = command.run("run", "seeds.yaml", option, "seed=0", option, "seed=1", cwd=folder)
+    assert done.returncode == 2
+    assert f"{option} names 'seed' twice; write its values once" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
