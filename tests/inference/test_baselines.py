@@ -59,7 +59,7 @@ def test_candidates_are_compared_by_their_labels() -> None:
     """Each user has different labels, and no features."""
     rng = stream(4, "users")
     users = np.repeat(np.arange(150), 20)
-    share = rng.beta(0.5, 0.5, size=150)
+    share = rng.beta(0.2, 0.2, size=150)
     y = (rng.random(3000) < share[users]).astype(np.int64)
     data = from_arrays(rng.normal(size=(3000, 3)), y, {"s": y}, users=users)
     found = alone(data, ask="user")

@@ -30,7 +30,9 @@ def drawn(name: str, rows: int = 1, dtype: torch.dtype = torch.float64) -> Grads
     }
 
 
-def both(objective, found: Grads, wanted: Grads, row: int) -> list[tuple[Tensor, Grads, float]]:
+def both(
+    objective, found: Grads, wanted: Grads, row: int
+) -> list[tuple[Tensor, Grads, Tensor | float]]:
     """Return results of sums and of autograd, since a function is not recognised as a cosine."""
     params = {name: value[0] for name, value in drawn("weights").items()}
     params = {name: value.to(found[name]) for name, value in params.items()}
@@ -45,7 +47,7 @@ def test_sums_tell_what_autograd_finds(name: str) -> None:
     wanted["b.weight"][0, :, :2] = 0.0
     ours, theirs = both(OBJECTIVES[name], drawn("found"), wanted, row=2)
     torch.testing.assert_close(ours[0], theirs[0], rtol=1e-12, atol=0)
-    assert ours[2] == pytest.approx(theirs[2], rel=1e-9)
+    assert ours[2] == pytest.approx(float(theirs[2]), rel=1e-9)
     for key, value in theirs[1].items():
         torch.testing.assert_close(ours[1][key], value, rtol=1e-12, atol=1e-12)
 
@@ -69,7 +71,7 @@ def test_gradients_that_nearly_agree_do_not_spoil_the_size() -> None:
     ours, _ = both(Cosine(), found, wanted, row=0)
     exactly = [{k: v.double() for k, v in side.items()} for side in (found, wanted)]
     _, theirs = both(Cosine(), *exactly, row=0)
-    assert ours[2] == pytest.approx(theirs[2], rel=0.01)
+    assert ours[2] == pytest.approx(float(theirs[2]), rel=0.01)
 
 
 def test_gradients_that_agree_are_at_no_distance() -> None:

@@ -106,7 +106,7 @@ OTHER = {
     "ask": ("attribute",), "adversary": ("energies",),
     "task": "m:f", "defense": ("sign",), "batch_size": 17, "shadow": 999, "rounds": 9,
     "trials": 4999, "lr": 0.02, "optimizer": "adam", "loss": "mse",
-    "batches": "fresh", "prior": "empirical", "ratio_bins": 5, "ratio_of": "v",
+    "batches": "fresh", "draw": "iid", "prior": "empirical", "ratio_bins": 5, "ratio_of": "v",
     "ratio_counts": "within", "candidates": 3, "private_users": 15, "shadow_users": 30,
     "stack": True,
     "hidden": (99,), "net": "slim", "allow_loop": True, "device": "cuda", "seed": 1,
