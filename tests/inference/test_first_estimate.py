@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 from sklearn.metrics import roc_auc_score
 
 from leakgauge.gradients import params_of
@@ -52,3 +53,13 @@ def test_only_long_runs_have_one() -> None:
 
 def test_nothing_is_computed_where_nobody_reads() -> None:
     Silent().early(lambda: pytest.fail("computed for nobody"))
+
+
+def test_trials_that_share_records_are_not_counted_as_independent() -> None:
+    """With batches from all records, its interval leaves out records, as that of the run."""
+    stage = small_stage(records(0.7), ATTACK, draw="iid", trials=600)
+    found = first_estimate(stage)
+    apart = replace(stage.trials, units=None, block=torch.arange(len(stage.trials)))
+    narrow = first_estimate(replace(stage, trials=apart))
+    assert found.value == pytest.approx(narrow.value)
+    assert found.high - found.low > narrow.high - narrow.low

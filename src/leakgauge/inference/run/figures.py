@@ -8,6 +8,7 @@ import numpy as np
 from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Params
+from leakgauge.inference.games.trials import Trials
 from leakgauge.inference.run.baselines import baselines
 from leakgauge.inference.run.readings import RunReading
 from leakgauge.inference.run.stage import GameStage
@@ -22,17 +23,21 @@ from leakgauge.results.measurements import (
 )
 from leakgauge.results.overlap import Overlap
 from leakgauge.results.scores import ScoredTrials, hits
-from leakgauge.results.statistics import Ints, clopper_pearson
+from leakgauge.results.statistics import Floats, Ints, clopper_pearson
 from leakgauge.training.utility import utility_of
 
 
 def scored_trials(stage: GameStage, reading: RunReading) -> ScoredTrials:
     """Return a reading together with the truth."""
-    trials = stage.trials
+    return with_truth(stage.trials, reading.log_posterior)
+
+
+def with_truth(trials: Trials, log_posterior: Floats) -> ScoredTrials:
+    """Return log-posteriors ``[n, m]`` of trials together with the truth and what trials share."""
     users = None if trials.users is None else trials.users.cpu().numpy()
     overlap = None if trials.units is None else Overlap.of(trials.units.cpu().numpy())
     truth, block = trials.secret.cpu().numpy(), trials.block.cpu().numpy()
-    return ScoredTrials(truth, reading.log_posterior, block, users, overlap)
+    return ScoredTrials(truth, log_posterior, block, users, overlap)
 
 
 def scored(stage: GameStage, reading: RunReading, base: CellContext) -> Iterator[Measurement]:

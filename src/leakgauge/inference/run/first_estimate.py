@@ -10,11 +10,11 @@ from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.energies import Energies
 from leakgauge.inference.games.trials import Trials
+from leakgauge.inference.run.figures import with_truth
 from leakgauge.inference.run.observing import defense_of_round, sent_by_clients, shadow_of_round
 from leakgauge.inference.run.stage import COMPARED_GAMES, GameStage
 from leakgauge.results import scores
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.scores import ScoredTrials
 
 BATCHES = 600
 """Number of shadow batches that the adversary learns from."""
@@ -46,9 +46,7 @@ def first_estimate(stage: GameStage) -> Estimate:
     score = Energies(batches=BATCHES).regress(shadow_of_round(stage, 1, params))
     sent = sent_by_clients(stage, 1, params, some, defense_of_round(stage, 1, params))
     log_odds = np.concatenate([score(grads) for grads in sent])
-    truth, block = some.secret.cpu().numpy(), some.block.cpu().numpy()
-    users = None if some.users is None else some.users.cpu().numpy()
-    trials = ScoredTrials(truth, with_prior(log_odds, stage.log_prior), block, users)
+    trials = with_truth(some, with_prior(log_odds, stage.log_prior))
     rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
     return scores.score(trials, majority=stage.majority, rng=rng)[scores.AUROC]
 
@@ -71,5 +69,6 @@ def _some(trials: Trials) -> Trials:
         rows=trials.rows[every],
         block=trials.block[every],
         users=None if trials.users is None else trials.users[every],
+        units=None if trials.units is None else trials.units[every],
         candidates=None,
     )

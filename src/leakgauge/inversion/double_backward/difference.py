@@ -33,14 +33,11 @@ from leakgauge.inversion.double_backward.first_order import (
 from leakgauge.inversion.double_backward.products import in_memory_order
 from leakgauge.inversion.double_backward.recording import Computation, Recording, with_slopes
 from leakgauge.inversion.double_backward.substitution import ParameterSlots
-from leakgauge.inversion.search.objective import Objective, stretches
+from leakgauge.inversion.search.objective import PRESENT, Objective, stretches
 
 _SMALLEST = 0.1
 """Smallest size of a layer's weights that counts, relative to the mean size of all weights. Without
 it, a layer that begins at zero would allow no step in any layer."""
-
-_PRESENT = torch.finfo(torch.float32).tiny
-"""Square above which a gradient is not zero, as for ``cosine_distance``."""
 
 _CANCELLED = 1e-3
 """Smallest square of a sum, relative to its terms, that is not mostly rounding."""
@@ -138,9 +135,9 @@ def _cosine(
     layers = zip(weights, dots, ours, theirs, strict=True)
     parts = [(u * dot, u * own, u * other) for u, dot, own, other in layers]
     dot, own, other = map(sum, zip(*parts, strict=True))
-    if other <= _PRESENT:
+    if other <= PRESENT:
         return 0.0, 0.0, 0.0
-    if own <= _PRESENT:
+    if own <= PRESENT:
         return 1.0, 0.0, 0.0
     root = 1 / math.sqrt(own * other)
     return 1 - dot * root, -root, dot * root / own

@@ -24,6 +24,9 @@ Objective = Callable[[Grads, Grads], Tensor]
 SCALES = tuple(1.05**step for step in sorted(range(-28, 29), key=abs))
 """Factors that ``rescaled`` tries: a quarter to four, the nearest to 1 first."""
 
+PRESENT = torch.finfo(torch.float32).tiny
+"""Square above which a gradient is not zero."""
+
 HALF, FLAT = 0.5, 0.2
 """Smallest relative change of the gradient, over that of the records, with which it shows their
 contrast; it is measured at half the contrast. Seen on networks of two convolutions: 0.02 with
@@ -316,7 +319,7 @@ def _inverse_root(squares: Tensor) -> Tensor:
 
 
 def _present(squares: Tensor) -> Tensor:
-    return squares > torch.finfo(torch.float32).tiny
+    return squares > PRESENT
 
 
 def _pairs(guess: Grads, observed: Grads, layers: tuple[str, ...] | None) -> dict[str, Pair]:
