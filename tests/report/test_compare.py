@@ -79,6 +79,14 @@ def test_a_figure_of_the_first_rounds_is_beside_theirs() -> None:
     assert [None if one is None else one.value for one in found] == [0.6, 0.7, 0.8, None]
 
 
+def test_of_several_adversaries_of_a_cell_the_papers_figure_stands_next_to_its_own() -> None:
+    both = [record(0.6, adversary="forest"), record(0.8, adversary="linear")]
+    cells = {"a": FinishedCell({**BASE, "adversary": ["forest", "linear"]}, both)}
+    rows = [stated(0.0, "a", where={"adversary": name}) for name in ("linear", "forest", "mlp")]
+    found = [row.ours for row in compared_with_paper(comparison(cells, *rows), METRICS)]
+    assert [None if one is None else one.value for one in found] == [0.8, 0.6, None]
+
+
 @pytest.mark.parametrize("values", [(0.61, 0.66), (0.7, 0.72, 0.69), (0.8, 0.81, 0.79, 0.83, 0.8)])
 def test_the_interval_over_seeds_is_that_of_a_t_test(values: tuple[float, ...]) -> None:
     found = over_seeds([record(value) for value in values], METRICS["auroc"])

@@ -272,6 +272,24 @@ def test_only_keeps_the_cells_with_the_values(tmp_path: Path) -> None:
         kept(batch="4")
 
 
+def test_a_cell_that_only_leaves_out_may_be_one_that_the_question_refuses() -> None:
+    file = read_grid_file(CCS24.parent / "agic" / "table4.yaml")
+    images = {"images": "1", "seed": "0"}  # one grid has batches of 4
+    only = {"data": "cifar10", "batch_size": "1"}
+    cells = unfold(file, questions(), size="paper", overrides=images, only=only).cells
+    assert {(cell.images, cell.batch_size) for cell in cells} == {(1, 1)}
+    with pytest.raises(InputError, match="expected a multiple of 4"):
+        unfold(file, questions(), size="paper", overrides=images, only={"data": "cifar10"})
+
+
+def test_a_row_of_the_paper_may_name_one_of_several_adversaries_of_a_cell() -> None:
+    grid = read_grid(CCS24.parent / "nasr19" / "table4.yaml", "small")
+    assert len(grid.cells) == 3  # a cell for each seed, with one trained model
+    about = [[row.about(cell) for cell in grid.cells] for row in grid.paper]
+    assert about == [[True] * 3] * 5
+    assert not replace(grid.paper[0], where={"adversary": "loss"}).about(grid.cells[0])
+
+
 def test_only_leaves_out_what_the_paper_says_of_other_cells() -> None:
     file = read_grid_file(CCS24 / "figure5.yaml")
     grid = unfold(file, questions(), size="paper", only={"defense": "sign"})

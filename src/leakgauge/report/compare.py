@@ -6,10 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from leakgauge.report.wording import plain
-from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement, rounds_of
+from leakgauge.results.measurements import (
+    ACCUMULATED,
+    ADVERSARY,
+    HEADLINE,
+    Estimate,
+    Measurement,
+    rounds_of,
+)
 from leakgauge.results.metrics import Metric, metric_named, over_seeds
 
-MAIN = ("data", "ask", "adversary", "defense")
+MAIN = ("data", "ask", ADVERSARY, "defense")
 """Settings that a page names before others."""
 
 
@@ -145,13 +152,21 @@ def compared_with_paper(
     """
     rows = []
     for stated in comparison.paper:
-        wanted = (stated.metric, stated.round, stated.knowledge)
         cells = [comparison.cells[key] for key in stated.cells if key in comparison.cells]
-        measured = [one for cell in cells for one in cell.measurements]
-        same = [one for one in measured if (one.metric, one.round, one.knowledge) == wanted]
+        same = [one for cell in cells for one in _stated(cell, stated)]
         ours = over_seeds(same, metric_named(stated.metric, metrics)) if same else None
         rows.append(ComparisonRow(stated, ours))
     return rows
+
+
+def _stated(cell: FinishedCell, stated: PaperFigure) -> list[Measurement]:
+    """Return a cell's measurements of the paper's figure; of several adversaries, the named one."""
+    wanted = (stated.metric, stated.round, stated.knowledge)
+    same = [one for one in cell.measurements if (one.metric, one.round, one.knowledge) == wanted]
+    named = stated.where.get(ADVERSARY)
+    if named is None or not isinstance(cell.settings.get(ADVERSARY), list):
+        return same
+    return [one for one in same if one.adversary in (named, "")]
 
 
 def groups(cells: Mapping[str, FinishedCell], metrics: Mapping[str, Metric]) -> list[Group]:

@@ -21,6 +21,9 @@ ROWS_FILE = "rows.json"
 ACCUMULATED, STACKED = "accumulated", "stacked"
 CHOSEN, HEADLINE = "chosen", "headline"
 FIRST = "first-"
+ADVERSARY = "adversary"
+"""Setting that names the adversaries of a cell."""
+
 MOST = "most"
 """Name of a largest possible value in ``Measurement.theory``."""
 

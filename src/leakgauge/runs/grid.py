@@ -107,13 +107,14 @@ def unfold(
     rows = [replace(row, metric=row.metric or next(iter(question.metrics))) for row in rows]
     for name, values in file.sizes.items():
         refuse_unknown(values, known, f"size {name}")
+    wanted = _wanted(known, only or {})
     sizes = {
         name: Grid(
             file.name,
             file.about.strip(),
             name,
             question,
-            _grids(file, question, {**values, **given}),
+            _grids(file, question, {**values, **given}, wanted),
             tuple(rows),
         )
         for name, values in (file.sizes or {"": {}}).items()
@@ -121,7 +122,7 @@ def unfold(
     if not overrides:  # they may well leave cells out that the paper is about
         for number, row in enumerate(rows, start=1):
             _check_row(row, number, sizes.values())
-    return sizes[chosen].only(_wanted(known, only or {}))
+    return sizes[chosen].only(wanted)
 
 
 def differing(one: Spec, other: Spec) -> list[str]:
@@ -174,16 +175,28 @@ def _size(file: GridFile, size: str | None) -> str:
 
 
 def _grids(
-    file: GridFile, question: Question, overrides: Mapping[str, Any]
+    file: GridFile,
+    question: Question,
+    overrides: Mapping[str, Any],
+    wanted: Mapping[str, Sequence[Any]],
 ) -> tuple[tuple[Spec, ...], ...]:
     return tuple(
-        _cells({**one, **overrides}, question, f"grid {number}")
+        _cells({**one, **overrides}, question, wanted, f"grid {number}")
         for number, one in enumerate(file.grids, start=1)
     )
 
 
-def _cells(settings: Mapping[str, Any], question: Question, where: str) -> tuple[Spec, ...]:
-    """Every combination, in the order of the file's keys."""
+def _cells(
+    settings: Mapping[str, Any],
+    question: Question,
+    wanted: Mapping[str, Sequence[Any]],
+    where: str,
+) -> tuple[Spec, ...]:
+    """Every combination, in the order of the file's keys.
+
+    A combination that the question refuses is left out where ``--only`` leaves it out, too: with
+    ``--set images=1 --only batch_size=1``, a grid with batches of 4 does not matter.
+    """
     known = declared(question.Spec)
     refuse_unknown(settings, known, where)
     require("data" in settings, f"{where} names no data; add a line 'data: NAME or path'")
@@ -195,7 +208,23 @@ def _cells(settings: Mapping[str, Any], question: Question, where: str) -> tuple
         f"{where} has {count:,} cells; at most {MOST_CELLS:,} can be run; name fewer values",
     )
     combinations = (dict(zip(choices, one, strict=True)) for one in product(*choices.values()))
-    return tuple(_once(_cell(one, question, where) for one in combinations))
+    cells = []
+    for one in combinations:
+        try:
+            cells.append(_cell(one, question, where))
+        except InputError:
+            if _may_be(one, wanted):
+                raise
+    return tuple(_once(cells))
+
+
+def _may_be(settings: Mapping[str, Any], wanted: Mapping[str, Sequence[Any]]) -> bool:
+    """Return whether a refused cell, of which only the file's words are known, was wanted."""
+    return all(
+        any(settings[name] in (value, [value]) or [settings[name]] == value for value in values)
+        for name, values in wanted.items()
+        if name in settings
+    )
 
 
 def _cell(settings: Mapping[str, Any], question: Question, where: str) -> Spec:

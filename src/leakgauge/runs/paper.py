@@ -1,13 +1,13 @@
 """Figures that a paper states, and the cells of a grid that they are about."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pydantic
 
 from leakgauge.core.strict import Finite, Whole
-from leakgauge.results.measurements import FIRST
+from leakgauge.results.measurements import ADVERSARY, FIRST
 from leakgauge.runs.spec import Spec, plain
 
 
@@ -41,6 +41,17 @@ class PaperRow:
     note: Annotated[str, pydantic.Field(description="anything that a reader should know")] = ""
 
     def about(self, spec: Spec) -> bool:
-        """Return whether it is a figure of this cell, whatever its seed."""
+        """Return whether it is a figure of this cell, whatever its seed.
+
+        A cell may run several adversaries against one model; a row names one of them.
+        """
         settings = plain(spec)
-        return all(settings.get(name) == value for name, value in self.where.items())
+        return all(
+            settings.get(name) == value
+            or (name == ADVERSARY and value in _several(settings.get(name)))
+            for name, value in self.where.items()
+        )
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
