@@ -1,6 +1,7 @@
 """Intervals of scores from trials that share records: the jackknife over records."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def played(seed: int, *, records: int = 600, trials: int = 1500, shift: float = 
 
 def judged(truth, said, rows) -> ScoredTrials:
     zeros = np.zeros(len(truth), dtype=np.int64)
-    return ScoredTrials(truth, said, zeros, overlap=Overlap.of(rows))
+    return ScoredTrials(truth, said, zeros, overlap=Overlap.of(rows, truth))
 
 
 def auroc_of_infinitely_many(shift: float) -> float:
@@ -92,6 +93,52 @@ def test_the_jackknife_is_that_of_its_definition() -> None:
     assert Overlap.of(rows).variance(values) == pytest.approx(expected)
 
 
+def test_units_are_left_out_within_each_value_of_the_secret() -> None:
+    """Unit by unit, with the mean over each value's trials without it, weighed by all of them."""
+    rng, n, units = stream(1, "jack"), 120, 12
+    rows, secret = rng.integers(units, size=(n, 3)), rng.integers(3, size=n)
+    values = rng.normal(size=n) + 2.0 * secret + 0.8 * (rows == 3).any(axis=1)
+    without, chance = np.zeros(units), 0.0
+    for value in range(3):
+        there = [i for i in range(n) if secret[i] == value]
+        share, noise = len(there) / n, np.var(values[there], ddof=1)
+        for unit in range(units):
+            some = [i for i in there if unit not in rows[i]]
+            without[unit] += share * np.mean(values[some])
+            chance += share**2 * (1 / len(some) - 1 / len(there)) * noise
+    chance *= (units - 1) / units
+    jackknife = (units - 1) / units * sum((one - without.mean()) ** 2 for one in without)
+    known = chance * (1 - math.sqrt(2 / (units - 1)))
+    expected = max(jackknife - known, 0) + np.var(values, ddof=1) / n
+    assert Overlap.of(rows, secret).variance(values) == pytest.approx(expected)
+
+
+def test_a_mix_of_records_that_depends_on_the_secret_does_not_widen_an_interval() -> None:
+    """Proportions: a batch has 0, 4, ..., 16 records of the first 300."""
+    found, widths, mixed = [], [], []
+    for seed in range(20):
+        rng, values = stream(seed, "mix"), np.arange(0, BATCH + 1, 4)
+        x, truth = rng.normal(size=600), rng.integers(5, size=2000)
+        rows = rng.integers(300, size=(2000, BATCH)) + 300
+        rows -= 300 * (np.arange(BATCH) < values[truth][:, None])
+        x[:300] += 1
+        total = x[rows].sum(axis=1)[:, None]
+        said = -0.5 * (total - values) ** 2 / BATCH
+        said -= np.logaddexp.reduce(said, axis=1, keepdims=True)
+        trials = judged(truth, said, rows)
+        of_all = replace(trials, overlap=Overlap.of(rows))
+        one, other = (
+            score(each, majority=0.2, rng=stream(seed, "boot"))["auroc"]
+            for each in (trials, of_all)
+        )
+        found.append(one.value)
+        widths.append((one.high - one.low) / 2)
+        mixed.append((other.high - other.low) / 2)
+    spread = 1.96 * np.std(found)
+    assert 0.8 < np.mean(widths) / spread < 2.3  # "as if all errors were correlated"
+    assert np.mean(mixed) / spread > 4
+
+
 def test_what_chance_drew_is_subtracted_and_nothing_else() -> None:
     """Noise alone, no record matters: the variance is that of independent trials, and little more.
 
@@ -145,7 +192,7 @@ def test_all_figures_have_intervals_over_records() -> None:
     trials, prior = judged(truth, said, rows), np.log([0.5, 0.5])
     found = information_lower_bound(trials, prior, rng=stream(0, "boot"))
     gains = said[np.arange(len(truth)), truth] - prior[truth]
-    error = math.sqrt(Overlap.of(rows).variance(gains))
+    error = math.sqrt(Overlap.of(rows, truth).variance(gains))
     degrees = len(np.unique(rows)) - 1
     assert found.value - found.low == pytest.approx(stats.t.ppf(0.975, degrees) * error)
     first, second = each_value(trials, rng=stream(0, "boot"))

@@ -12,6 +12,10 @@ less one standard deviation of its own chance (``sqrt(2 / (G - 1))`` of it), and
 contribute in truth, ``s^2 / n``, is added. Wager, Hastie and Efron correct the jackknife of a
 random forest, whose trees share records as these trials do, in the same way.
 
+A trial is drawn for a secret value, and its batch with a mix of records that depends on it. If a
+unit is left out, more trials of those values go that rarely hold it, and the mean would differ by
+the mix of values alone. So means are taken within each value, and weighed by the values' trials.
+
 The jackknife assumes that units are independent draws of one population, that the trials were drawn
 independently, given the units, and that the trained model stays: no unit is left out of training.
 """
@@ -38,6 +42,7 @@ class Overlap:
     Attributes:
         held: whether trial i holds unit g, a sparse matrix ``[n, G]`` of ones.
         disjoint: number of trials that would hold different units: G / units per trial.
+        secret: the value that each trial was drawn for ``[n]``.
 
     References:
         Efron and Stein, The jackknife estimate of variance, Annals of Statistics 1981.
@@ -47,10 +52,15 @@ class Overlap:
 
     held: sparse.csr_array
     disjoint: float
+    secret: Ints
 
     @classmethod
-    def of(cls, units: Ints) -> "Overlap":
+    def of(cls, units: Ints, secret: Ints | None = None) -> "Overlap":
         """Return the overlap of trials with the units ``[n, k]``; a unit may occur twice.
+
+        Args:
+            units: the units of each trial.
+            secret: the value that each trial was drawn for; None for one value.
 
         >>> Overlap.of(np.array([[4, 7], [7, 7]])).held.toarray().tolist()
         [[1.0, 1.0], [0.0, 1.0]]
@@ -61,11 +71,12 @@ class Overlap:
             (np.ones(code.size), (row, code.ravel())), shape=(len(units), len(names))
         )
         held.data = np.minimum(held.data, 1.0)
-        return cls(held, len(names) * len(units) / float(held.sum()))
+        disjoint = len(names) * len(units) / float(held.sum())
+        return cls(held, disjoint, np.zeros(len(units), int) if secret is None else secret)
 
     def __getitem__(self, chosen: np.ndarray) -> "Overlap":
         """Return the overlap of some of the trials, by a mask or by positions."""
-        return Overlap(self.held[chosen], self.disjoint)
+        return Overlap(self.held[chosen], self.disjoint, self.secret[chosen])
 
     @property
     def units(self) -> int:
@@ -87,14 +98,20 @@ class Overlap:
         1.142
         """
         n, units = len(values), self.units
-        left = n - self.held.sum(axis=0)
-        require(units >= 2 and n >= 2 and float(left.min()) > 0, ALL_TRIALS)
-        without = (values.sum() - self.held.T @ values) / left
+        require(units >= 2 and n >= 2, ALL_TRIALS)
+        without, chance = np.zeros(units), 0.0
+        for value in np.unique(self.secret):
+            of = self.secret == value
+            held, some, share = self.held[of], values[of], float(of.mean())
+            left = len(some) - held.sum(axis=0)
+            require(float(left.min()) > 0, ALL_TRIALS)
+            without += share * (some.sum() - held.T @ some) / left
+            noise = float(np.var(some, ddof=1)) if len(some) > 1 else 0.0
+            chance += share**2 * float((1 / left - 1 / len(some)).sum()) * noise
+        chance *= (units - 1) / units
         jackknife = (units - 1) * float(np.var(without))
-        of_trials = float(np.var(values, ddof=1))
-        chance = (units - 1) / units * float((1 / left - 1 / n).sum()) * of_trials
         known = max(0.0, 1 - math.sqrt(2 / (units - 1))) * chance
-        return float(max(jackknife - known, 0.0) + of_trials / n)
+        return float(max(jackknife - known, 0.0) + float(np.var(values, ddof=1)) / n)
 
     def independent(self, values: Floats, confidence: float = 0.95) -> float:
         """Return the number of independent trials that would show the mean of values as well.

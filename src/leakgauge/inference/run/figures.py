@@ -35,8 +35,10 @@ def scored_trials(stage: GameStage, reading: RunReading) -> ScoredTrials:
 def with_truth(trials: Trials, log_posterior: Floats) -> ScoredTrials:
     """Return log-posteriors ``[n, m]`` of trials together with the truth and what trials share."""
     users = None if trials.users is None else trials.users.cpu().numpy()
-    overlap = None if trials.units is None else Overlap.of(trials.units.cpu().numpy())
     truth, block = trials.secret.cpu().numpy(), trials.block.cpu().numpy()
+    overlap = None
+    if trials.units is not None:  # of users, the value is where the user stands among candidates
+        overlap = Overlap.of(trials.units.cpu().numpy(), truth if users is None else None)
     return ScoredTrials(truth, log_posterior, block, users, overlap)
 
 
