@@ -1,0 +1,79 @@
+"""Sparse directions of a gradient's column space, for any records before a ReLU.
+
+The column of a record is a vector ``L q`` with many zeros. Reweighted least squares looks for small
+sums of absolute values on the unit sphere, from random starts; the zeros that a start ends with
+then determine its direction to rounding.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Generator, Tensor
+
+STARTS = 64
+"""Starts that are improved at once."""
+
+ITERATIONS = 40
+SMALL = 0.1
+"""Share of the entries that count as small from the beginning."""
+
+ZERO = 1e-4
+"""Largest entry of a direction that counts as zero; rows of L have norm 1."""
+
+SAME = 1e-6
+"""Two directions whose cosine is so near to 1 are one."""
+
+
+def directions(left: Tensor, generator: Generator) -> Iterator[list[Tensor]]:
+    """Yield lists of new directions q ``[r]`` without end, each the outcome of ``STARTS`` starts.
+
+    Args:
+        left: orthonormal columns L ``[H, r]``, float64.
+        generator: source of the starts.
+    """
+    length = left.norm(dim=1, keepdim=True)
+    rows = left[length[:, 0] > 1e-9 * length.max()]
+    rows = rows / rows.norm(dim=1, keepdim=True)
+    rank = left.shape[1]
+    known: list[Tensor] = []
+    while True:
+        starts = torch.randn(STARTS, rank, generator=generator, dtype=torch.float64)
+        starts = starts.to(left.device)
+        found = []
+        for one in _sparser(rows, starts / starts.norm(dim=1, keepdim=True)):
+            polished = _polished(rows, one)
+            if polished is not None and not _among(polished, known):
+                known.append(polished)
+                found.append(polished)
+        yield found
+
+
+def _sparser(rows: Tensor, q: Tensor) -> Tensor:
+    """Return starts ``[s, r]`` after reweighted least squares with inverse iteration."""
+    eye = 1e-12 * torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
+    for turn in range(ITERATIONS):
+        entries = (q @ rows.T).abs()
+        soft = torch.quantile(entries, SMALL, dim=1, keepdim=True) / 2 + 1e-10
+        weight = (entries.square() + soft.square()).rsqrt()
+        weight = weight / weight.sum(dim=1, keepdim=True)
+        square = torch.einsum("mr,bm,ms->brs", rows, weight, rows)
+        new = torch.linalg.solve(square + eye, q[:, :, None])[:, :, 0]
+        new = new / new.norm(dim=1, keepdim=True)
+        still = bool(((new * q).sum(dim=1).abs() > 1 - 1e-10).all())
+        q = new
+        if still and turn > 3:
+            break
+    return q
+
+
+def _polished(rows: Tensor, q: Tensor) -> Tensor | None:
+    """Return the direction that the zeros of a start determine; None where these are too few."""
+    zeros = rows[(rows @ q).abs() < ZERO]
+    if len(zeros) < rows.shape[1] + 8:
+        return None
+    direction: Tensor = torch.linalg.svd(zeros, full_matrices=False)[2][-1]
+    return direction
+
+
+def _among(q: Tensor, known: list[Tensor]) -> bool:
+    return bool(known) and bool((torch.stack(known) @ q).abs().max() > 1 - SAME)

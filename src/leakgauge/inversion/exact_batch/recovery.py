@@ -1,0 +1,228 @@
+"""Recovers all records of one batch, and certifies them by their own gradient."""
+
+import itertools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.precision import relative_tolerance
+from leakgauge.core.rng import stream, torch_stream
+from leakgauge.core.types import Grads
+from leakgauge.inversion.exact_batch.directions import directions
+from leakgauge.inversion.exact_batch.factors import Factors, factors_of
+from leakgauge.inversion.exact_batch.layer import FirstLayer
+from leakgauge.inversion.exact_batch.vertices import vertices
+
+FLAG = 0.05
+"""A one-hot column so near to 0 or 1 is set to it."""
+
+LABEL = 0.05
+"""Largest relative difference of a record's gradient from that under its label."""
+
+CERTIFIED = 1e-5
+"""Relative difference of two gradients up to which they are equal but for float32's rounding."""
+
+POLISHING = 4
+"""Times that records are computed anew from the gradients at the layer's output."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery:
+    """The records of one batch.
+
+    Attributes:
+        x: records ``[k, D]`` that the gradient shows, float64.
+        y: their labels ``[k]`` int64; -1 where none fits.
+        rank: numerical rank of the layer's gradient, at most the number of records.
+        is_noisy: whether the gradient has more than the rank of its records, beyond rounding.
+        difference: relative difference of their gradient from the received one; infinite where
+            records or labels are missing.
+        is_certified: whether the difference is rounding.
+    """
+
+    x: Tensor
+    y: Tensor
+    rank: int
+    is_noisy: bool
+    difference: float
+    is_certified: bool
+
+
+def recover(
+    layer: FirstLayer,
+    grads: Grads,
+    count: int,
+    *,
+    flags: Tensor | None,
+    precision: torch.dtype,
+    seed: int,
+    most: int,
+) -> Recovery:
+    """Return the records behind one gradient.
+
+    Args:
+        layer: the model's first layer.
+        grads: one gradient, leaf ``[*p]``.
+        count: number of records of the batch.
+        flags: positions of one-hot columns ``[k]``; None where records have none.
+        precision: type that the gradient had.
+        seed: seed of both searches.
+        most: rounds of both searches before it stops without all records.
+    """
+    weight, bias = (grads[name].double() for name in layer.names)
+    gradient = torch.cat([weight, bias[:, None]], dim=1)
+    factors, is_noisy = factors_of(
+        gradient, layer.weight, layer.bias, most=count, precision=precision
+    )
+    found = _Found(factors)
+    if not is_noisy:
+        _search(found, flags, seed, most)
+    x = found.records()
+    if flags is not None:
+        x = _whole(x, flags)
+    y = torch.full((len(x),), -1, dtype=torch.int64, device=x.device)
+    if len(x) == factors.rank:
+        x, y = _polished(layer, factors, gradient, x, found.columns(), count, flags)
+    difference = float("inf")
+    if len(x) == count and bool((y >= 0).all()):
+        difference = _difference(layer.mean_gradient(x, y), grads)
+    limit = relative_tolerance(precision, CERTIFIED if precision == torch.float32 else 0.0)
+    if precision == torch.float64:
+        limit = 1e-10
+    return Recovery(x, y, factors.rank, is_noisy, difference, difference <= limit)
+
+
+class _Found:
+    """Records that the gradient confirms, and their columns of Q."""
+
+    def __init__(self, factors: Factors) -> None:
+        self.factors = factors
+        self._x: list[Tensor] = []
+        self._q: list[Tensor] = []
+
+    def __len__(self) -> int:
+        return len(self._q)
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self) == self.factors.rank
+
+    def add(self, x: Tensor) -> bool:
+        """Keep a record if the gradient confirms it and it is new."""
+        q = self.factors.confirmed(x)
+        if q is None or self.is_whole:
+            return False
+        if self._q:
+            known = torch.linalg.qr(torch.stack(self._q, dim=1))[0]
+            if float((q - known @ (known.T @ q)).norm()) < 1e-4:
+                return False
+        self._x.append(x)
+        self._q.append(q)
+        return True
+
+    def columns(self) -> Tensor:
+        """Return the columns of Q ``[r, k]``."""
+        empty = self.factors.left.new_zeros(self.factors.rank, 0)
+        return torch.stack(self._q, dim=1) if self._q else empty
+
+    def records(self) -> Tensor:
+        """Return the records ``[k, D]``, from all columns where these are known."""
+        if self.is_whole:
+            return self.factors.records(self.columns())[0]
+        empty = self.factors.right.new_zeros(0, self.factors.right.shape[1] - 1)
+        return torch.stack(self._x) if self._x else empty
+
+
+def _search(found: _Found, flags: Tensor | None, seed: int, most: int) -> None:
+    factors = found.factors
+    if factors.rank == 1:
+        found.add(factors.records(torch.ones_like(factors.right[:, :1]))[0][0])
+        return
+    sparse: list[Tensor] = []
+    rounds = directions(factors.left, torch_stream(seed, "starts"))
+    has_flags = flags is not None and len(flags) > 0
+    programs = vertices(factors, flags, stream(seed, "objectives")) if has_flags else iter(())
+    for _ in range(most):
+        sparse += next(rounds)
+        _add_together(found, sparse)
+        for record in itertools.islice(programs, factors.rank):
+            if record is not None:
+                found.add(record)
+        if found.is_whole:
+            return
+
+
+def _add_together(found: _Found, sparse: list[Tensor]) -> None:
+    """Take the sparsest independent directions, and add the records that they stand for.
+
+    A wrong direction among them spoils some records, and the gradient does not confirm these.
+    """
+    factors, rank = found.factors, found.factors.rank
+    zeros = [int(((factors.left @ q).abs() < 1e-6).sum()) for q in sparse]
+    order = sorted(range(len(sparse)), key=lambda at: -zeros[at])
+    columns = list(found.columns().T)
+    for at in order:
+        if len(columns) == rank:
+            break
+        q = sparse[at]
+        if columns:
+            basis = torch.linalg.qr(torch.stack(columns, dim=1))[0]
+            if float((q - basis @ (basis.T @ q)).norm()) < 1e-4:
+                continue
+        columns.append(q)
+    if len(columns) < rank:
+        return
+    for x in factors.records(torch.stack(columns, dim=1))[0]:
+        if bool(x.isfinite().all()):
+            found.add(x)
+
+
+def _polished(
+    layer: FirstLayer,
+    factors: Factors,
+    gradient: Tensor,
+    x: Tensor,
+    q: Tensor,
+    count: int,
+    flags: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Return records ``[r, D]`` and labels ``[r]`` from exact gradients at the layer's output."""
+    scale = factors.records(q)[1]
+    received = (factors.left @ q * scale).T * count
+    y = _labels(layer, x, received)
+    if bool((y < 0).any()):
+        return x, y
+    for _ in range(POLISHING):
+        exact = layer.gradients(x, y).T / count
+        x = torch.linalg.lstsq(exact, gradient).solution[:, :-1]
+        if flags is not None:
+            x = _whole(x, flags)
+    return x, y
+
+
+def _labels(layer: FirstLayer, x: Tensor, received: Tensor) -> Tensor:
+    """Return the label of each record under which its gradient is the received one; else -1."""
+    classes = layer.classes(x)
+    each = torch.arange(classes, device=x.device).repeat(len(x))
+    found = layer.gradients(x.repeat_interleave(classes, dim=0), each)
+    found = found.reshape(len(x), classes, -1)
+    gap = (found - received[:, None]).norm(dim=2) / received.norm(dim=1, keepdim=True)
+    best = gap.min(dim=1)
+    return torch.where(best.values <= LABEL, best.indices, -1)
+
+
+def _whole(x: Tensor, flags: Tensor) -> Tensor:
+    """Return records whose one-hot columns near 0 or 1 are 0 or 1."""
+    x, values = x.clone(), x[:, flags]
+    whole = values.round().clamp(0, 1)
+    x[:, flags] = torch.where((values - whole).abs() <= FLAG, whole, values)
+    return x
+
+
+def _difference(rebuilt: Grads, received: Grads) -> float:
+    """Return the norm of the difference of two gradients over that of the received one."""
+    names = [name for name in received if name in rebuilt]
+    gap = sum(float((rebuilt[n] - received[n].double()).square().sum()) for n in names)
+    whole = sum(float(received[n].double().square().sum()) for n in names)
+    return (gap / whole) ** 0.5 if whole else float("inf")
