@@ -55,28 +55,39 @@ class Division(Method):
         self, task: Task, seen: ObservedUpdates, known: Knowledge, options: AttackOptions
     ) -> Reconstruction:
         """Return the recovered records; arguments and errors as for ``Method``."""
-        assert known.schema is not None
         assert known.guess is not None
         began = time.perf_counter()
-        count = seen.shape[0]
         targets = len(next(iter(seen.grads.values())))
-        single_step = known.steps is None or known.steps.steps == 1
         x = known.guess.expand(targets, *seen.shape).clone()
         check_reads_records(task, seen.params, x[0])
-        precision = precision_of(seen.grads.values())
-        flags = relative_tolerance(precision, FLAGS)
-        valid = functools.partial(fits, schema=known.schema, tolerance=flags)
         for target in range(targets):
-            candidates = recover_first_layer(
-                task,
-                seen.params,
-                {name: leaf[target : target + 1] for name, leaf in seen.grads.items()},
-                agree=1 if count > 1 else 2,
-                tolerance=TOLERANCE_OF_GRADIENTS if single_step else TOLERANCE_OF_CHANGES,
-                valid=valid if count > 1 else None,
-            ).x[:count]
+            candidates = divided(task, seen, known, target)
             x[target, : len(candidates)] = candidates
         return Reconstruction.direct(x, seconds=time.perf_counter() - began)
+
+
+def divided(task: Task, seen: ObservedUpdates, known: Knowledge, target: int) -> Tensor:
+    """Return the records of a table that division finds in one update ``[k, D]``, at most B.
+
+    Args:
+        task: its model begins with a linear layer that sees each record once.
+        seen: updates of batches of B records.
+        known: the table's columns, and the client's steps.
+        target: number of the update.
+    """
+    assert known.schema is not None
+    count = seen.shape[0]
+    single_step = known.steps is None or known.steps.steps == 1
+    flags = relative_tolerance(precision_of(seen.grads.values()), FLAGS)
+    valid = functools.partial(fits, schema=known.schema, tolerance=flags)
+    return recover_first_layer(
+        task,
+        seen.params,
+        {name: leaf[target : target + 1] for name, leaf in seen.grads.items()},
+        agree=1 if count > 1 else 2,
+        tolerance=TOLERANCE_OF_GRADIENTS if single_step else TOLERANCE_OF_CHANGES,
+        valid=valid if count > 1 else None,
+    ).x[:count]
 
 
 @dataclass(frozen=True, eq=False)

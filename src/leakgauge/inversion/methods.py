@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 EXACT = "exact"
 """Divides gradients of a first linear layer."""
 
+EXACT_BATCH = "exact-batch"
+"""Recovers whole batches from gradients of a first linear layer before a ReLU."""
+
 DAGER = "dager"
 """Reads token sequences from gradients of a language model."""
 
@@ -33,7 +36,7 @@ STRONGEST = "leakgauge"
 """The strongest search."""
 
 FOR_TABLES = EXACT
-"""The method that reads plain gradients of a table better than any search."""
+"""The method that reads plain gradients of any table better than a search does."""
 
 _PRESETS = "leakgauge.inversion.search.presets"
 
@@ -45,6 +48,7 @@ METHODS = {
     "agic": f"{_PRESETS}:AGIC",
     STRONGEST: f"{_PRESETS}:LEAKGAUGE",
     EXACT: "leakgauge.inversion.exact:Division",
+    EXACT_BATCH: "leakgauge.inversion.exact_batch.method:ExactBatch",
     DAGER: "leakgauge.inversion.text.method:Dager",
 }
 """Import path of each method, which is imported on first use."""
@@ -63,8 +67,8 @@ NOTATION = REGISTRY.notation(supplied=SUPPLIED)
 HELP = (
     f"attack as NAME[:key=value,...]: {', '.join(METHODS)}; or your own, "
     "MODULE:NAME[:key=value,...]; by default the strongest that "
-    f"fits: {STRONGEST} for images, {FOR_TABLES} for tables, both where a table's gradients "
-    f"are defended, and {DAGER} for text"
+    f"fits: {STRONGEST} for images, {EXACT_BATCH} for tables ({FOR_TABLES} where labels are "
+    f"numbers), both where a table's gradients are defended, and {DAGER} for text"
 )
 """Help text of the command line."""
 
@@ -208,20 +212,24 @@ def refuse_tables_only(text: str, why: str) -> None:
     require(needs == ANY, f"--method {text.partition(':')[0]} is for {why} one of {others}")
 
 
-def strongest(*, is_table: bool, searches: bool, is_defended: bool) -> tuple[str, ...]:
+def strongest(
+    *, is_table: bool, has_classes: bool, searches: bool, is_defended: bool
+) -> tuple[str, ...]:
     """Return the strongest methods for some records.
 
-    For tables, division reads plain gradients better than any search, but cannot adapt to a
+    For tables, the exact methods read plain gradients better than any search, but cannot adapt to a
     defense; so a search runs as well where clients have a defense, or a user asks for a search.
 
     Args:
         is_table: whether division is possible: one plain gradient of rows of a table.
+        has_classes: whether labels are classes, so that whole batches can be certified.
         searches: whether a user gave settings of a search.
         is_defended: whether clients have a defense.
 
-    >>> strongest(is_table=True, searches=False, is_defended=True)
-    ('exact', 'leakgauge')
+    >>> strongest(is_table=True, has_classes=True, searches=False, is_defended=True)
+    ('exact-batch', 'leakgauge')
     """
     if not is_table:
         return (STRONGEST,)
-    return (FOR_TABLES, STRONGEST) if searches or is_defended else (FOR_TABLES,)
+    exact = EXACT_BATCH if has_classes else FOR_TABLES
+    return (exact, STRONGEST) if searches or is_defended else (exact,)

@@ -120,6 +120,8 @@ class Reconstruction:
         notes: reasons why records are missing, one sentence each.
         matched: ``objective.agreement`` of the update of ``x`` and the one that was sent ``[T]``;
             None without a search. It is 1 where the search reproduces the update.
+        certified: whether the gradient of the records equals the received one to rounding ``[T]``,
+            as 0 or 1; None for a method that does not compute it.
         label_residual: distance of counted labels from whole numbers ``[T]``, in records; None
             where labels were not counted.
     """
@@ -138,6 +140,7 @@ class Reconstruction:
     notes: tuple[str, ...] = ()
     matched: Tensor | None = None
     label_residual: Tensor | None = None
+    certified: Tensor | None = None
     restart_x: Tensor | None = None
     restart_labels: Tensor | None = None
 
@@ -149,6 +152,7 @@ class Reconstruction:
         *,
         seconds: float = 0.0,
         notes: tuple[str, ...] = (),
+        certified: Tensor | None = None,
     ) -> "Reconstruction":
         """Return records that were found without a search.
 
@@ -157,6 +161,7 @@ class Reconstruction:
             labels: labels ``[T, B]``; None where the method has none.
             seconds: time that it took.
             notes: reasons why records are missing.
+            certified: as for the class.
 
         >>> Reconstruction.direct(torch.zeros(2, 1, 3)).labels.tolist()
         [[0], [0]]
@@ -175,4 +180,5 @@ class Reconstruction:
             snapshot_steps=zeros[:0],
             snapshots=x[:, None][:, :0],
             notes=notes,
+            certified=certified,
         )

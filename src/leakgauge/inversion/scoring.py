@@ -13,11 +13,14 @@ from leakgauge.core.types import Dataset, Schema
 from leakgauge.data.decode import column_hits
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import SSIM_WINDOW, align_to_truth, psnr, ssim
-from leakgauge.inversion.metrics.table import COLUMNS, LPIPS, PSNR, SSIM
+from leakgauge.inversion.metrics.table import COLUMNS, LPIPS, PSNR, RECORDS, SSIM
 from leakgauge.inversion.text.recovered import guessed_tokens, token_scores
 from leakgauge.inversion.words import CLASS_MEAN, MEAN, NEAREST, PUBLIC, SMALL_SIDE
 
 MSE = "mse"
+
+EXACT = 1e-3
+"""Largest difference of a coordinate of a record that counts as exact."""
 
 CHUNK = 64
 """True records that are compared with all public ones at once."""
@@ -53,7 +56,9 @@ class Scorer:
         if self.schema is not None:
             hits = column_hits(x, truth, self.schema)
             each = {f"{COLUMNS}: {name}": torch.tensor(hit).double() for name, hit in hits.items()}
-            return {COLUMNS: torch.stack(list(each.values())).mean(dim=0), **each}
+            gaps = (x.double() - truth.double()).abs().flatten(1).amax(dim=1)
+            whole = {RECORDS: (gaps <= EXACT).double().cpu()}
+            return {COLUMNS: torch.stack(list(each.values())).mean(dim=0), **whole, **each}
         pair = self.in_units(x), self.in_units(truth)
         scores = {}
         for name in self.metrics:

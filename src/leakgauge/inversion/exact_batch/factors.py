@@ -74,7 +74,8 @@ class Factors:
         values, vectors = torch.linalg.svd(off, full_matrices=False)[1:]
         if self.rank > 1 and bool(values[-1] > CONFIRMED * values[-2]):
             return None
-        return vectors[-1]
+        null: Tensor = vectors[-1]
+        return null
 
 
 def factors_of(

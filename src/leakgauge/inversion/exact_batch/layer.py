@@ -36,7 +36,8 @@ class FirstLayer:
         self._added: Tensor | None = None
         self._seen: Tensor | None = None
         layer = own.model.get_submodule(name)
-        assert isinstance(layer, nn.Linear) and layer.bias is not None
+        assert isinstance(layer, nn.Linear)
+        assert layer.bias is not None
         self.weight, self.bias = layer.weight.detach(), layer.bias.detach()
         layer.register_forward_hook(self._add)
         self._check_relu(name, record)

@@ -1,12 +1,12 @@
 """Recovers all records of one batch, and certifies them by their own gradient."""
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from leakgauge.core.precision import relative_tolerance
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Grads
 from leakgauge.inversion.exact_batch.directions import directions
@@ -17,11 +17,15 @@ from leakgauge.inversion.exact_batch.vertices import vertices
 FLAG = 0.05
 """A one-hot column so near to 0 or 1 is set to it."""
 
+IDLE = 10
+"""Rounds in a row without anything new after which the search stops."""
+
 LABEL = 0.05
 """Largest relative difference of a record's gradient from that under its label."""
 
-CERTIFIED = 1e-5
-"""Relative difference of two gradients up to which they are equal but for float32's rounding."""
+CERTIFIED, MOST_CERTIFIED = 100.0, 1e-3
+"""Roundings up to which two gradients are equal, and their largest relative difference: types
+coarser than float32 show too little for a certificate."""
 
 POLISHING = 4
 """Times that records are computed anew from the gradients at the layer's output."""
@@ -87,9 +91,7 @@ def recover(
     difference = float("inf")
     if len(x) == count and bool((y >= 0).all()):
         difference = _difference(layer.mean_gradient(x, y), grads)
-    limit = relative_tolerance(precision, CERTIFIED if precision == torch.float32 else 0.0)
-    if precision == torch.float64:
-        limit = 1e-10
+    limit = min(CERTIFIED * torch.finfo(precision).eps, MOST_CERTIFIED)
     return Recovery(x, y, factors.rank, is_noisy, difference, difference <= limit)
 
 
@@ -141,15 +143,19 @@ def _search(found: _Found, flags: Tensor | None, seed: int, most: int) -> None:
         return
     sparse: list[Tensor] = []
     rounds = directions(factors.left, torch_stream(seed, "starts"))
-    has_flags = flags is not None and len(flags) > 0
-    programs = vertices(factors, flags, stream(seed, "objectives")) if has_flags else iter(())
+    programs: Iterator[Tensor | None] = iter(())
+    if flags is not None and len(flags):
+        programs = vertices(factors, flags, stream(seed, "objectives"))
+    idle = 0
     for _ in range(most):
-        sparse += next(rounds)
+        before, new = len(found), next(rounds)
+        sparse += new
         _add_together(found, sparse)
         for record in itertools.islice(programs, factors.rank):
             if record is not None:
                 found.add(record)
-        if found.is_whole:
+        idle = 0 if len(found) > before or new else idle + 1
+        if found.is_whole or idle == IDLE:
             return
 
 

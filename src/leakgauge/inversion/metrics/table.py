@@ -9,6 +9,8 @@ PSNR = "psnr"
 SSIM = "ssim"
 LPIPS = "lpips"
 COLUMNS = "columns"
+RECORDS = "records"
+CERTIFIED = "certified"
 LABEL_ACCURACY = "label_accuracy"
 LABEL_RESIDUAL = "label_residual"
 TOKEN_ACCURACY = "token_accuracy"
@@ -26,6 +28,8 @@ METRICS = {
     LPIPS: Metric(title="LPIPS", high=math.inf, higher_is_worse=False),
     GAIN: Metric(title="PSNR above the best guess", unit="dB", low=-math.inf, high=math.inf),
     COLUMNS: Metric(title="Columns right", headline=True),
+    RECORDS: Metric(title="Records exact"),
+    CERTIFIED: Metric(title="Updates certified"),
     TOKEN_ACCURACY: Metric(title="Tokens right", headline=True),
     SEQUENCES: Metric(title="Sequences right"),
     LABEL_ACCURACY: Metric(title="Labels right"),
@@ -47,9 +51,10 @@ METRICS = {
     LOSS: Metric(title="Loss", high=math.inf, higher_is_worse=False, tabled=False),
 }
 """Metrics by name. The figure of a single column of a table is named ``"columns: NAME"``. The score
-of a guess depends on the data. The gain is the mean over images of the difference to the best guess
-that needs no gradient. How far an update
-is matched is the agreement of the update of the rebuilt records with the one that was sent, by
-direction and size. The loss is what the attacker minimizes, not a distance to the truth. The
-time is that of the search for the records of one update; over several epochs, that of the joint
-search alone, for as many records."""
+of a guess depends on the data. The gain is the mean over images of the difference to the best
+guess that needs no gradient. A record is exact if no coordinate of its encoding differs by more
+than 0.001. An update is certified if the gradient of the rebuilt records equals it to rounding.
+How far an update is matched is the agreement of the update of the rebuilt records with the one
+that was sent, by direction and size. The loss is what the attacker minimizes, not a distance to
+the truth. The time is that of the search for the records of one update; over several epochs,
+that of the joint search alone, for as many records."""

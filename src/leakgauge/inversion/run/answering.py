@@ -6,7 +6,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.inversion.attack import assumptions, order_warnings, search_progress
 from leakgauge.inversion.labels.inference import label_accuracy
 from leakgauge.inversion.metrics.lpips import NO_WEIGHTS, Lpips
-from leakgauge.inversion.metrics.table import LABEL_ACCURACY, LABEL_RESIDUAL, MATCHED
+from leakgauge.inversion.metrics.table import CERTIFIED, LABEL_ACCURACY, LABEL_RESIDUAL, MATCHED
 from leakgauge.inversion.observed import AttackOptions, SearchProgress
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.keeping import keep_received
@@ -151,6 +151,8 @@ def rebuild(
         others[LABEL_ACCURACY] = label_accuracy(labels, y)
     if found.matched is not None and attempt.defense == NONE:
         others[MATCHED] = found.matched
+    if found.certified is not None:
+        others[CERTIFIED] = found.certified
     if found.label_residual is not None:
         others[LABEL_RESIDUAL] = found.label_residual
     warnings = (*sent.warnings(simulated=attempt.simulates), *found.notes)

@@ -196,6 +196,7 @@ def _strongest(spec: InversionSpec, source: Source) -> tuple[str, ...]:
     one_gradient = not spec.ladder and spec.epochs == 1 and set(spec.knowledge) != {ADAPTIVE}
     return strongest(
         is_table=source.pixels is None and one_gradient,
+        has_classes=not spec.numeric,
         searches=spec.iterations is not None or spec.restarts > 1 or spec.simulate,
         is_defended=set(spec.defense) != {NONE},
     )

@@ -1,0 +1,138 @@
+"""Exact recovery of batches as a method of ``leakgauge invert``."""
+
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require, require_count
+from leakgauge.core.precision import precision_of
+from leakgauge.core.rng import derive
+from leakgauge.core.types import Schema, Task
+from leakgauge.inversion.exact import divided
+from leakgauge.inversion.exact_batch.layer import FirstLayer
+from leakgauge.inversion.exact_batch.recovery import Recovery, recover
+from leakgauge.inversion.methods import EXACT_BATCH, Method, Traits
+from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
+
+SAME = 1e-3
+"""Largest difference of a coordinate between two rebuilt records that are one."""
+
+
+@dataclass(frozen=True)
+class ExactBatch(Method):
+    """Recovers all records of a batch from the gradient of a first linear layer before a ReLU.
+
+    The gradient has the rank of the batch, and a ReLU leaves zeros in it that single records
+    explain. Two searches look for the records: linear programs for the one-hot columns of a table,
+    and sparse directions for any records. The gradient confirms each record by itself, and the
+    whole batch with its labels by a certificate: its own gradient is the received one, to rounding.
+    Division adds the rows of a table that a unit saw alone.
+
+    The search for sparse directions follows the idea of SPEAR, which samples submatrices instead.
+    Confirmation of single records, linear programs and reweighted least squares are ours.
+
+    Attributes:
+        rounds: number of rounds of both searches before it stops without all records.
+
+    References:
+        Dimitrov et al., SPEAR: Exact Gradient Inversion of Batches in Federated Learning, NeurIPS
+        2024 (arXiv 2403.03945).
+
+    >>> ExactBatch(rounds=5).traits.needs
+    'any'
+    """
+
+    traits: ClassVar[Traits] = Traits(
+        does="recovers whole batches from the gradient of a first linear layer before a ReLU.",
+        uses_labels=False,
+    )
+    rounds: int = 60
+
+    def __post_init__(self) -> None:
+        require_count(self.rounds, "rounds")
+
+    def rebuild(
+        self, task: Task, seen: ObservedUpdates, known: Knowledge, options: AttackOptions
+    ) -> Reconstruction:
+        """Return the recovered records; arguments and errors as for ``Method``."""
+        began = time.perf_counter()
+        count, *shape = seen.shape
+        guess = (known.low + known.high) / 2 if known.guess is None else known.guess
+        guess = guess.expand(shape)
+        require(guess.is_floating_point(), f"{EXACT_BATCH} rebuilds numbers, not tokens")
+        layer = FirstLayer(task, seen.params, guess)
+        precision = precision_of(seen.grads.values())
+        x = guess.expand(len(next(iter(seen.grads.values()))), *seen.shape).clone()
+        y = torch.zeros(x.shape[:2], dtype=torch.int64, device=x.device)
+        found = []
+        for target in range(len(x)):
+            one = recover(
+                layer,
+                {name: leaf[target] for name, leaf in seen.grads.items()},
+                count,
+                flags=flags_of(known.schema),
+                precision=precision,
+                seed=derive(options.seed, options.first_target + target),
+                most=self.rounds,
+            )
+            found.append(one)
+            rows = one.x.to(x).reshape(-1, *shape)
+            if len(rows) < count and known.schema is not None:
+                rows = _with_others(rows, divided(task, seen, known, target))[:count]
+            x[target, : len(rows)] = rows
+            y[target, : len(one.y)] = one.y.clamp(min=0)
+        certified = torch.tensor([float(one.is_certified) for one in found])
+        seconds = time.perf_counter() - began
+        return Reconstruction.direct(
+            x, y, seconds=seconds, notes=_notes(found, count), certified=certified
+        )
+
+
+def _with_others(x: Tensor, candidates: Tensor) -> Tensor:
+    """Return records and the candidates ``[k, D]`` that are none of them."""
+    if not len(x):
+        return candidates
+    gaps = torch.cdist(candidates, x, p=float("inf")).amin(dim=1)
+    return torch.cat([x, candidates[gaps > SAME]])
+
+
+def flags_of(schema: Schema | None) -> Tensor | None:
+    """Return the positions of a table's flags ``[k]``, 0 or 1 each; None without a table.
+
+    They are the one-hot columns of categories, and the marks of missing numbers.
+    """
+    if schema is None:
+        return None
+    flags: list[int] = []
+    for one in schema.columns:
+        first = one.start if one.kind == "category" else one.stop - int(one.missing)
+        flags += range(first, one.stop)
+    return torch.tensor(flags, dtype=torch.int64)
+
+
+def _notes(found: list[Recovery], count: int) -> tuple[str, ...]:
+    """Return why records are missing, one sentence for each reason."""
+    noisy = sum(one.is_noisy for one in found)
+    few = [one for one in found if not one.is_noisy and one.rank < count]
+    open_ = [one for one in found if not one.is_noisy and len(one.x) < one.rank]
+    of = f"of {len(found)} updates"
+    notes = []
+    if noisy:
+        notes.append(
+            f"{EXACT_BATCH}: {noisy} {of} are not the plain gradient of {count} records (their "
+            "rank is higher), so single records may be found, and no batch is certified"
+        )
+    if few:
+        notes.append(
+            f"{EXACT_BATCH}: {len(few)} {of} show fewer than {count} records: some are equal, "
+            "depend on the others, or have a gradient below rounding"
+        )
+    if open_:
+        notes.append(
+            f"{EXACT_BATCH}: the search ended in {len(open_)} {of} before all records were found; "
+            f"{EXACT_BATCH}:rounds=N searches longer"
+        )
+    return tuple(notes)
