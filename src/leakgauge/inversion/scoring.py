@@ -19,7 +19,7 @@ from leakgauge.inversion.words import CLASS_MEAN, MEAN, NEAREST, PUBLIC, SMALL_S
 
 MSE = "mse"
 
-EXACT = 1e-3
+SAME_RECORD = 1e-3
 """Largest difference of a coordinate of a record that counts as exact."""
 
 CHUNK = 64
@@ -57,7 +57,7 @@ class Scorer:
             hits = column_hits(x, truth, self.schema)
             each = {f"{COLUMNS}: {name}": torch.tensor(hit).double() for name, hit in hits.items()}
             gaps = (x.double() - truth.double()).abs().flatten(1).amax(dim=1)
-            whole = {RECORDS: (gaps <= EXACT).double().cpu()}
+            whole = {RECORDS: (gaps <= SAME_RECORD).double().cpu()}
             return {COLUMNS: torch.stack(list(each.values())).mean(dim=0), **whole, **each}
         pair = self.in_units(x), self.in_units(truth)
         scores = {}
