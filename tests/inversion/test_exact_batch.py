@@ -148,7 +148,7 @@ def test_linear_programs_find_records_at_vertices() -> None:
     grads = gradient(task, x, y)
     both = torch.cat([grads["0.weight"], grads["0.bias"][:, None]], dim=1)
     layer = task.model[0]
-    factors, _ = factors_of(both, layer.weight, layer.bias, most=8, precision=torch.float32)
+    factors = factors_of(both, layer.weight, layer.bias, most=8, precision=torch.float32)
     programs = vertices(factors, flags(), stream(0, "programs"))
     tried = [next(programs) for _ in range(60)]
     true = [one for one in tried if one is not None and found_share(one[None], x.double(), 1e-2)]

@@ -18,18 +18,19 @@ SMALL = 0.1
 """Share of the entries that count as small from the beginning."""
 
 ZERO = 1e-4
-"""Largest entry of a direction that counts as zero; rows of L have norm 1."""
+"""Largest entry of a direction that counts as zero without noise; rows of L have norm 1."""
 
 SAME = 1e-6
 """Two directions whose cosine is so near to 1 are one."""
 
 
-def directions(left: Tensor, generator: Generator) -> Iterator[list[Tensor]]:
+def directions(left: Tensor, generator: Generator, *, zero: float = ZERO) -> Iterator[list[Tensor]]:
     """Yield lists of new directions q ``[r]`` without end, each the outcome of ``STARTS`` starts.
 
     Args:
         left: orthonormal columns L ``[H, r]``, float64.
         generator: source of the starts.
+        zero: largest entry of a direction that counts as zero; rows have norm 1.
     """
     length = left.norm(dim=1, keepdim=True)
     rows = left[length[:, 0] > 1e-9 * length.max()]
@@ -41,7 +42,7 @@ def directions(left: Tensor, generator: Generator) -> Iterator[list[Tensor]]:
         starts = starts.to(left.device)
         found = []
         for one in _sparser(rows, starts / starts.norm(dim=1, keepdim=True)):
-            polished = _polished(rows, one)
+            polished = _polished(rows, one, zero)
             if polished is not None and not _among(polished, known):
                 known.append(polished)
                 found.append(polished)
@@ -66,9 +67,9 @@ def _sparser(rows: Tensor, q: Tensor) -> Tensor:
     return q
 
 
-def _polished(rows: Tensor, q: Tensor) -> Tensor | None:
+def _polished(rows: Tensor, q: Tensor, zero: float) -> Tensor | None:
     """Return the direction that the zeros of a start determine; None where these are too few."""
-    zeros = rows[(rows @ q).abs() < ZERO]
+    zeros = rows[(rows @ q).abs() < zero]
     if len(zeros) < rows.shape[1] + 8:
         return None
     direction: Tensor = torch.linalg.svd(zeros, full_matrices=False)[2][-1]

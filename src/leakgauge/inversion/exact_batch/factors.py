@@ -40,12 +40,16 @@ class Factors:
         right: rows R ``[r, D + 1]``, the singular values included; the last column is the bias.
         weight: the layer's weight ``[H, D]``.
         bias: the layer's bias ``[H]``.
+        rest: the largest singular value that was left out, over the smallest that was not.
+        is_noisy: whether more than rounding was left out.
     """
 
     left: Tensor
     right: Tensor
     weight: Tensor
     bias: Tensor
+    rest: float
+    is_noisy: bool
 
     @property
     def rank(self) -> int:
@@ -80,8 +84,8 @@ class Factors:
 
 def factors_of(
     gradient: Tensor, weight: Tensor, bias: Tensor, *, most: int, precision: torch.dtype
-) -> tuple[Factors, bool]:
-    """Return the factors of a gradient, and whether more than rounding is left beyond them.
+) -> Factors:
+    """Return the factors of a gradient.
 
     Args:
         gradient: the gradients of weight and bias together ``[H, D + 1]``.
@@ -91,8 +95,8 @@ def factors_of(
         precision: type that the gradient had.
 
     >>> two = torch.tensor([[1.0, 0.0, 0.0], [1.0, 1e-9, 0.0], [0.0, 0.0, 1e-3]])
-    >>> found, more = factors_of(two, two, two[0], most=1, precision=torch.float32)
-    >>> found.rank, more
+    >>> found = factors_of(two, two, two[0], most=1, precision=torch.float32)
+    >>> found.rank, found.is_noisy
     (1, True)
     """
     values = gradient.double()
@@ -102,5 +106,6 @@ def factors_of(
     kept = int((singular[:most] > ROUNDINGS * max(rounding, rest)).sum())
     kept = max(1, kept)
     scaled = singular[:kept, None] * right[:kept]
-    found = Factors(left[:, :kept], scaled, weight.double(), bias.double())
-    return found, rest > NOISE * rounding
+    ratio = rest / max(float(singular[kept - 1]), 1e-300)
+    layer = weight.double(), bias.double()
+    return Factors(left[:, :kept], scaled, *layer, ratio, rest > NOISE * rounding)

@@ -123,7 +123,7 @@ def _notes(found: list[Recovery], count: int) -> tuple[str, ...]:
     if noisy:
         notes.append(
             f"{EXACT_BATCH}: {noisy} {of} are not the plain gradient of {count} records (their "
-            "rank is higher), so single records may be found, and no batch is certified"
+            "rank is higher): noise, pruning or several steps may leave single records at most"
         )
     if few:
         notes.append(

@@ -9,13 +9,19 @@ from torch import Tensor
 
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Grads
-from leakgauge.inversion.exact_batch.directions import directions
+from leakgauge.inversion.exact_batch.directions import ZERO, directions
 from leakgauge.inversion.exact_batch.factors import Factors, factors_of
 from leakgauge.inversion.exact_batch.layer import FirstLayer
 from leakgauge.inversion.exact_batch.vertices import vertices
 
 FLAG = 0.05
 """A one-hot column so near to 0 or 1 is set to it."""
+
+HOPELESS = 0.1
+"""Noise over the smallest singular value of the records from which nothing is searched for."""
+
+NOISES = 3.0
+"""Entries of a direction that are zero but for noise are below this multiple of it."""
 
 IDLE = 10
 """Rounds in a row without anything new after which the search stops."""
@@ -76,11 +82,9 @@ def recover(
     """
     weight, bias = (grads[name].double() for name in layer.names)
     gradient = torch.cat([weight, bias[:, None]], dim=1)
-    factors, is_noisy = factors_of(
-        gradient, layer.weight, layer.bias, most=count, precision=precision
-    )
+    factors = factors_of(gradient, layer.weight, layer.bias, most=count, precision=precision)
     found = _Found(factors)
-    if not is_noisy:
+    if factors.rest < HOPELESS:
         _search(found, flags, seed, most)
     x = found.records()
     if flags is not None:
@@ -92,7 +96,7 @@ def recover(
     if len(x) == count and bool((y >= 0).all()):
         difference = _difference(layer.mean_gradient(x, y), grads)
     limit = min(CERTIFIED * torch.finfo(precision).eps, MOST_CERTIFIED)
-    return Recovery(x, y, factors.rank, is_noisy, difference, difference <= limit)
+    return Recovery(x, y, factors.rank, factors.is_noisy, difference, difference <= limit)
 
 
 class _Found:
@@ -142,7 +146,8 @@ def _search(found: _Found, flags: Tensor | None, seed: int, most: int) -> None:
         found.add(factors.records(torch.ones_like(factors.right[:, :1]))[0][0])
         return
     sparse: list[Tensor] = []
-    rounds = directions(factors.left, torch_stream(seed, "starts"))
+    zero = max(ZERO, NOISES * factors.rest)
+    rounds = directions(factors.left, torch_stream(seed, "starts"), zero=zero)
     programs: Iterator[Tensor | None] = iter(())
     if flags is not None and len(flags):
         programs = vertices(factors, flags, stream(seed, "objectives"))
