@@ -20,6 +20,9 @@ SMALL = 0.1
 ZERO = 1e-4
 """Largest entry of a direction that counts as zero without noise; rows of L have norm 1."""
 
+SPANNED = 1e-3
+"""Smallest relative singular value of a direction that known ones span."""
+
 SAME = 1e-6
 """Two directions whose cosine is so near to 1 are one."""
 
@@ -39,7 +42,7 @@ def directions(left: Tensor, generator: Generator, *, zero: float = ZERO) -> Ite
     known: list[Tensor] = []
     while True:
         starts = torch.randn(STARTS, rank, generator=generator, dtype=torch.float64)
-        starts = starts.to(left.device)
+        starts = _apart(starts.to(left.device), known)
         found = []
         for one in _sparser(rows, starts / starts.norm(dim=1, keepdim=True)):
             polished = _polished(rows, one, zero)
@@ -47,6 +50,23 @@ def directions(left: Tensor, generator: Generator, *, zero: float = ZERO) -> Ite
                 known.append(polished)
                 found.append(polished)
         yield found
+
+
+def _apart(starts: Tensor, known: list[Tensor]) -> Tensor:
+    """Return starts, half of them orthogonal to the known directions.
+
+    These are nearer to the directions that are missing. A known direction may belong to no record,
+    so the others start anywhere.
+    """
+    if not known:
+        return starts
+    left, values, _ = torch.linalg.svd(torch.stack(known, dim=1), full_matrices=False)
+    basis = left[:, values > SPANNED * values[0]]
+    if basis.shape[1] == starts.shape[1]:
+        return starts
+    half = len(starts) // 2
+    apart = starts[:half] - (starts[:half] @ basis) @ basis.T
+    return torch.cat([apart, starts[half:]])
 
 
 def _sparser(rows: Tensor, q: Tensor) -> Tensor:

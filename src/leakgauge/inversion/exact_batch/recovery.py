@@ -23,7 +23,7 @@ HOPELESS = 0.1
 NOISES = 3.0
 """Entries of a direction that are zero but for noise are below this multiple of it."""
 
-IDLE = 10
+IDLE = 30
 """Rounds in a row without anything new after which the search stops."""
 
 LABEL = 0.05
