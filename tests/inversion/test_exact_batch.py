@@ -1,13 +1,16 @@
 """Whole batches from the gradient of a linear layer before a ReLU, and their certificate."""
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+import leakgauge
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Column, Grads, Schema, Task
@@ -231,3 +234,17 @@ def test_the_method_says_why_records_are_missing() -> None:
     many, their = rows(40), labels(40)
     short = rebuilt(task, gradient(task, many, their), 40, rounds=1)
     assert any("the search ended" in note or "show fewer" in note for note in short.notes)
+
+
+def test_a_report_says_what_is_certified(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    rng = stream(0, "people")
+    frame = pd.DataFrame({"age": rng.normal(40, 10, 200), "height": rng.normal(170, 9, 200)})
+    frame["city"] = rng.choice(["Rome", "Oslo", "Lima", "Cork"], 200)
+    frame["ill"] = rng.choice(["no", "yes"], 200)
+    frame.to_csv(path, index=False)
+    result = leakgauge.audit(path, ask="reconstruction", label="ill", images=8, batch_size=4)
+    figures = {one.metric: one.estimate for one in result.measurements}
+    assert (figures["records"].value, figures["certified"].value) == (1.0, 1.0)
+    assert (figures["records"].n, figures["certified"].n) == (8, 2)
+    assert "2 of 2 updates are certified" in result.to_html()

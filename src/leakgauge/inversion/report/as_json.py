@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.inversion.metrics.table import (
+    CERTIFIED,
     COLUMNS,
     GAIN,
     LABEL_ACCURACY,
@@ -11,6 +12,7 @@ from leakgauge.inversion.metrics.table import (
     LPIPS,
     MATCHED,
     PSNR,
+    RECORDS,
     SEQUENCES,
     SSIM,
     TOKEN_ACCURACY,
@@ -24,6 +26,9 @@ from leakgauge.results.measurements import Measurement, Run
 from leakgauge.runs.question import Answer
 
 Plain = dict[str, Any]
+
+_SOMETIMES = (RECORDS, CERTIFIED, TOKEN_ACCURACY, SEQUENCES)
+"""Figures that only some records or methods have."""
 
 
 def as_json(answer: Answer, folder: Path) -> Plain:
@@ -57,7 +62,7 @@ def _of_attempt(run: Run, test: Test, facts: Plain) -> Plain:
         "lpips": _ends(test.at(LPIPS)),
         "label_accuracy": _values(test, LABEL_ACCURACY).get(""),
         "columns": _values(test, f"{COLUMNS}: "),
-        **{name: _ends(test.at(name)) for name in (TOKEN_ACCURACY, SEQUENCES) if test.at(name)},
+        **{name: _ends(test.at(name)) for name in _SOMETIMES if test.at(name)},
         "matching": _values(test, "matching_"),
         "joint": _joint(test),
         "single_epochs": facts["single_epochs"],

@@ -6,6 +6,7 @@ from typing import Any
 
 from leakgauge.core.checks import InputError
 from leakgauge.inversion.metrics.table import (
+    CERTIFIED,
     COLUMNS,
     LABEL_RESIDUAL,
     LOSS,
@@ -180,7 +181,7 @@ def sentence(test: Test) -> str:
 
 def statement(test: Test) -> str:
     """Return the result of an attempt, without its title; raises like ``sentence``."""
-    return _of_figure(test) + _of_counted_labels(test)
+    return _of_figure(test) + _of_certificate(test) + _of_counted_labels(test)
 
 
 def _of_figure(test: Test) -> str:
@@ -206,6 +207,16 @@ def _training(test: Test, verdict: InversionVerdict) -> str:
     if loss is not None and ASSUMED in loss.details:
         said.append(f"Assumed: {loss.details[ASSUMED]}.")
     return " ".join(said)
+
+
+def _of_certificate(test: Test) -> str:
+    """Return for how many updates the rebuilt records are certified; empty for other methods."""
+    certified = test.at(CERTIFIED)
+    if certified is None or certified.estimate.value == 0:
+        return ""
+    n, sure = certified.estimate.n, round(certified.estimate.value * certified.estimate.n)
+    of = "The update is certified" if n == 1 else f"{sure} of {n} updates are certified"
+    return f" {of}: rebuilt records and labels have the gradient that was sent, to rounding."
 
 
 UNDETERMINED = 0.5
