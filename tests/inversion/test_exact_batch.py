@@ -23,6 +23,7 @@ from leakgauge.inversion.exact_batch.recovery import Recovery, recover
 from leakgauge.inversion.exact_batch.vertices import vertices
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates
 from leakgauge.models import mlp
+from support.references.spear import spear
 
 NUMBERS, GROUPS = 4, (2, 7, 5, 3, 6)
 WIDTH = NUMBERS + sum(GROUPS)
@@ -82,6 +83,20 @@ def test_all_records_and_labels_of_a_batch(hidden, classes: int, table: bool) ->
         assert found_share(x, found.x) == 1.0
         order = torch.cdist(x.double(), found.x).argmin(dim=1)
         assert found.y[order].tolist() == y.tolist()
+
+
+def test_it_finds_the_records_that_random_rows_find() -> None:
+    """Against a literal search of SPEAR, on float64 gradients."""
+    task = Task(net(3).model.double(), cross_entropy)
+    for seed in range(3):
+        x, y = rows(5, seed=seed).double(), labels(5, seed=seed)
+        grads = gradient(task, x, y)
+        both = torch.cat([grads["0.weight"], grads["0.bias"][:, None]], dim=1)
+        layer = task.model[0].weight.detach(), task.model[0].bias.detach()
+        literal, _ = spear(both, *layer, 5, torch_stream(seed, "rows drawn"))
+        found = recovered(task, grads, 5)
+        assert found_share(literal, found.x, 1e-8) == 1.0
+        assert found_share(x, literal, 1e-8) == 1.0
 
 
 def test_records_that_are_no_table() -> None:
