@@ -4,15 +4,17 @@
 
 ``ratio``: processor time of a literal search of SPEAR, which draws rows at random, over that of
 `exact-batch`, on equal gradients: rows of a made table with 64 encoded columns, a network of the
-width 400-200, float64. ``certificates``: random and noised float32
-gradients of 4 records, and how many batches are certified whose records are wrong.
+width 400-200, float64. ``certificates``: random and noised float32 gradients of 4 records, and how
+many batches are certified whose records are wrong.
 """
 
 import argparse
 import sys
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +29,7 @@ from leakgauge.inversion.exact_batch.recovery import Recovery, recover
 from leakgauge.models import mlp
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.references.spear import spear
+spear: Any = import_module("support.references.spear").spear
 
 torch.set_num_threads(1)
 NUMBERS, GROUPS = 6, (2, 7, 16, 9, 14, 10)
@@ -38,7 +40,7 @@ MOST = 100_000
 """Largest number of draws of the literal search."""
 
 
-def batch(count: int, seed: int) -> tuple[Task, Tensor, Grads]:
+def batch(count: int, seed: int) -> tuple[Task, Tensor, dict[str, Tensor]]:
     """Return a network, rows of a made table, and their gradient."""
     rng = stream(seed, "rows")
     hot = [np.eye(width)[rng.integers(width, size=count)] for width in GROUPS]
