@@ -263,3 +263,17 @@ def test_a_report_says_what_is_certified(tmp_path: Path) -> None:
     assert (figures["records"].value, figures["certified"].value) == (1.0, 1.0)
     assert (figures["records"].n, figures["certified"].n) == (8, 2)
     assert "2 of 2 updates are certified" in result.to_html()
+
+
+def test_a_search_that_found_nothing_is_not_a_verdict(tmp_path: Path) -> None:
+    """40 records in a network of 20 units: the rank shows that the search could not see them."""
+    rng, path = stream(0, "many"), tmp_path / "many.csv"
+    frame = pd.DataFrame(rng.normal(size=(200, 30)), columns=[f"c{at}" for at in range(30)])
+    frame["ill"] = rng.choice(["no", "yes"], 200)
+    frame.to_csv(path, index=False)
+    settings = {"label": "ill", "images": 40, "batch_size": 40, "hidden": [20]}
+    result = leakgauge.audit(path, ask="reconstruction", **settings)
+    (row,) = result.verdicts
+    assert (row.level, row.verdict) == ("inconclusive", "Search not finished")
+    assert "more records may leak than were found" in row.text
+    assert "--batch-size" in row.remedy

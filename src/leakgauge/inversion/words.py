@@ -22,11 +22,19 @@ SERVER_LR = 0.01
 none; this one is ours."""
 
 NOT_UNDERSTOOD = "Not understood"
+NOT_CERTIFIED = "Search not finished"
 REMEDY = (
     "Name how the clients trained: `--local-optimizer`, `--local-steps`, `--batch-size`. Or search "
     "longer: `--iterations`, `--restarts`."
 )
 """What helps where an update is not understood."""
+
+REMEDIES = {
+    NOT_UNDERSTOOD: REMEDY,
+    NOT_CERTIFIED: "Search longer: `--method exact-batch:rounds=500`. Or audit smaller batches: "
+    "`--batch-size`.",
+}
+"""What helps, by the verdict."""
 
 ASSUMED = "assumed"
 """The detail of a measurement that says what the attacker assumed of a client's training."""

@@ -26,6 +26,10 @@ NOISES = 3.0
 IDLE = 30
 """Rounds in a row without anything new after which the search stops."""
 
+FEWER_IDLE = 8
+"""The same where the rank is below the number of records. Equal records count once there, and can
+be found; others that depend on each other have no zeros to find."""
+
 LABEL = 0.05
 """Largest relative difference of a record's gradient from that under its label."""
 
@@ -85,7 +89,8 @@ def recover(
     factors = factors_of(gradient, layer.weight, layer.bias, most=count, precision=precision)
     found = _Found(factors)
     if factors.rest < HOPELESS:
-        _search(found, flags, seed, most)
+        idle = IDLE if factors.rank == count else FEWER_IDLE
+        _search(found, flags, seed, most, idle)
     x = found.records()
     if flags is not None:
         x = _whole(x, flags)
@@ -140,7 +145,7 @@ class _Found:
         return torch.stack(self._x) if self._x else empty
 
 
-def _search(found: _Found, flags: Tensor | None, seed: int, most: int) -> None:
+def _search(found: _Found, flags: Tensor | None, seed: int, most: int, idle: int) -> None:
     factors = found.factors
     if factors.rank == 1:
         found.add(factors.records(torch.ones_like(factors.right[:, :1]))[0][0])
@@ -151,7 +156,7 @@ def _search(found: _Found, flags: Tensor | None, seed: int, most: int) -> None:
     programs: Iterator[Tensor | None] = iter(())
     if flags is not None and len(flags):
         programs = vertices(factors, flags, stream(seed, "objectives"))
-    idle = 0
+    still = 0
     for _ in range(most):
         before, new = len(found), next(rounds)
         sparse += new
@@ -159,8 +164,8 @@ def _search(found: _Found, flags: Tensor | None, seed: int, most: int) -> None:
         for record in itertools.islice(programs, factors.rank):
             if record is not None:
                 found.add(record)
-        idle = 0 if len(found) > before or new else idle + 1
-        if found.is_whole or idle == IDLE:
+        still = 0 if len(found) > before or new else still + 1
+        if found.is_whole or still == idle:
             return
 
 

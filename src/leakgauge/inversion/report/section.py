@@ -24,7 +24,7 @@ from leakgauge.inversion.report.levels import (
 )
 from leakgauge.inversion.report.records import RecordRows, gallery, read_pictures, read_rows
 from leakgauge.inversion.run.kept import FACTS_FILE, TRUTH, read_facts
-from leakgauge.inversion.words import NAME, NOT_UNDERSTOOD, REMEDY
+from leakgauge.inversion.words import NAME, REMEDIES
 from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.section import Line, Row, Section
@@ -163,7 +163,7 @@ def _row(test: Test, verdict: InversionVerdict) -> Row:
         verdict.level,
         sentence(test),
         strength=verdict.strength,
-        remedy=REMEDY if verdict.words == NOT_UNDERSTOOD else "",
+        remedy=REMEDIES.get(verdict.words, ""),
     )
     figure = verdict.figure
     # The loss is not a distance to the truth, and a single record has no interval.
