@@ -8,9 +8,6 @@ from leakgauge.core.types import Params, Task
 from leakgauge.gradients.probing import private
 from leakgauge.inversion.exact import check_reads_records, first_linear
 
-MOST_CLASSES_AT_ONCE = 4096
-"""Records times classes whose gradients are computed together."""
-
 
 class FirstLayer:
     """A float64 copy of the model, and the gradient of a record's loss at its first layer's output.

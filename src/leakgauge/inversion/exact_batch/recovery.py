@@ -30,6 +30,12 @@ FEWER_IDLE = 8
 """The same where the rank is below the number of records. Equal records count once there, and can
 be found; others that depend on each other have no zeros to find."""
 
+SPANNED = 1e-4
+"""Distance of a direction from the span of others below which it is no new one."""
+
+MANY_ZEROS = 1e-6
+"""Largest entry that counts as zero where directions are ordered by their zeros."""
+
 LABEL = 0.05
 """Largest relative difference of a record's gradient from that under its label."""
 
@@ -119,18 +125,13 @@ class _Found:
     def is_whole(self) -> bool:
         return len(self) == self.factors.rank
 
-    def add(self, x: Tensor) -> bool:
+    def add(self, x: Tensor) -> None:
         """Keep a record if the gradient confirms it and it is new."""
         q = self.factors.confirmed(x)
-        if q is None or self.is_whole:
-            return False
-        if self._q:
-            known = torch.linalg.qr(torch.stack(self._q, dim=1))[0]
-            if float((q - known @ (known.T @ q)).norm()) < 1e-4:
-                return False
+        if q is None or self.is_whole or _spanned(q, self._q):
+            return
         self._x.append(x)
         self._q.append(q)
-        return True
 
     def columns(self) -> Tensor:
         """Return the columns of Q ``[r, k]``."""
@@ -175,23 +176,27 @@ def _add_together(found: _Found, sparse: list[Tensor]) -> None:
     A wrong direction among them spoils some records, and the gradient does not confirm these.
     """
     factors, rank = found.factors, found.factors.rank
-    zeros = [int(((factors.left @ q).abs() < 1e-6).sum()) for q in sparse]
+    zeros = [int(((factors.left @ q).abs() < MANY_ZEROS).sum()) for q in sparse]
     order = sorted(range(len(sparse)), key=lambda at: -zeros[at])
     columns = list(found.columns().T)
     for at in order:
         if len(columns) == rank:
             break
-        q = sparse[at]
-        if columns:
-            basis = torch.linalg.qr(torch.stack(columns, dim=1))[0]
-            if float((q - basis @ (basis.T @ q)).norm()) < 1e-4:
-                continue
-        columns.append(q)
+        if not _spanned(sparse[at], columns):
+            columns.append(sparse[at])
     if len(columns) < rank:
         return
     for x in factors.records(torch.stack(columns, dim=1))[0]:
         if bool(x.isfinite().all()):
             found.add(x)
+
+
+def _spanned(q: Tensor, columns: list[Tensor]) -> bool:
+    """Return whether a direction ``[r]`` is a combination of others, but for rounding."""
+    if not columns:
+        return False
+    basis = torch.linalg.qr(torch.stack(columns, dim=1))[0]
+    return float((q - basis @ (basis.T @ q)).norm()) < SPANNED
 
 
 def _polished(
