@@ -32,7 +32,7 @@ SPARE = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Factors:
+class FactoredGradient:
     """Both factors of a gradient, and the layer that it belongs to; all float64.
 
     Attributes:
@@ -84,7 +84,7 @@ class Factors:
 
 def factors_of(
     gradient: Tensor, weight: Tensor, bias: Tensor, *, most: int, precision: torch.dtype
-) -> Factors:
+) -> FactoredGradient:
     """Return the factors of a gradient.
 
     Args:
@@ -108,4 +108,4 @@ def factors_of(
     scaled = singular[:kept, None] * right[:kept]
     ratio = rest / max(float(singular[kept - 1]), 1e-300)
     layer = weight.double(), bias.double()
-    return Factors(left[:, :kept], scaled, *layer, ratio, rest > NOISE * rounding)
+    return FactoredGradient(left[:, :kept], scaled, *layer, ratio, rest > NOISE * rounding)

@@ -10,7 +10,7 @@ from torch import Tensor
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Grads
 from leakgauge.inversion.exact_batch.directions import ZERO, directions
-from leakgauge.inversion.exact_batch.factors import Factors, factors_of
+from leakgauge.inversion.exact_batch.factors import FactoredGradient, factors_of
 from leakgauge.inversion.exact_batch.layer import FirstLayer
 from leakgauge.inversion.exact_batch.vertices import vertices
 
@@ -113,7 +113,7 @@ def recover(
 class _Found:
     """Records that the gradient confirms, and their columns of Q."""
 
-    def __init__(self, factors: Factors) -> None:
+    def __init__(self, factors: FactoredGradient) -> None:
         self.factors = factors
         self._x: list[Tensor] = []
         self._q: list[Tensor] = []
@@ -201,7 +201,7 @@ def _spanned(q: Tensor, columns: list[Tensor]) -> bool:
 
 def _polished(
     layer: FirstLayer,
-    factors: Factors,
+    factors: FactoredGradient,
     gradient: Tensor,
     x: Tensor,
     q: Tensor,

@@ -14,7 +14,7 @@ from numpy.random import Generator
 from scipy.optimize import linprog
 from torch import Tensor
 
-from leakgauge.inversion.exact_batch.factors import Factors
+from leakgauge.inversion.exact_batch.factors import FactoredGradient
 
 SLACK = 1e-3
 """How far a flag may lie outside 0 to 1, since the rows are rounded."""
@@ -23,7 +23,7 @@ WHOLE = 0.05
 """Largest distance of a flag from 0 or 1 at a vertex that may be a record."""
 
 
-def vertices(factors: Factors, flags: Tensor, rng: Generator) -> Iterator[Tensor | None]:
+def vertices(factors: FactoredGradient, flags: Tensor, rng: Generator) -> Iterator[Tensor | None]:
     """Yield candidate records ``[D]`` without end; None where a program gave none or a known one.
 
     Args:

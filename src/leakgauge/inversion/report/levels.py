@@ -6,7 +6,6 @@ from typing import Any
 
 from leakgauge.core.checks import InputError
 from leakgauge.inversion.metrics.table import (
-    CERTIFIED,
     COLUMNS,
     LABEL_RESIDUAL,
     LOSS,
@@ -14,6 +13,7 @@ from leakgauge.inversion.metrics.table import (
     PSNR,
     TOKEN_ACCURACY,
 )
+from leakgauge.inversion.report.certificates import certificate_sentence, is_open
 from leakgauge.inversion.words import (
     ASSUMED,
     CLASS_MEAN,
@@ -27,7 +27,7 @@ from leakgauge.inversion.words import (
 )
 from leakgauge.inversion.words import MATCHED as LEAST_MATCHED
 from leakgauge.report.compare import Group
-from leakgauge.report.grouping import UNDEFENDED, Test
+from leakgauge.report.grouping import Test
 from leakgauge.report.section import Badge, Level
 from leakgauge.report.wording import count, number, percent, short
 from leakgauge.results.measurements import Estimate, Measurement
@@ -73,15 +73,9 @@ def verdict_of(test: Test) -> InversionVerdict:
     if found.level in ("none", "unknown") and not is_understood(test.at(MATCHED), assumed):
         level: Level = "inconclusive" if found.figure else "unknown"
         return replace(found, level=level, words=NOT_UNDERSTOOD)
-    if found.level == "none" and _is_open(test):
+    if found.level == "none" and is_open(test):
         return replace(found, level="inconclusive", words=NOT_CERTIFIED)
     return found
-
-
-def _is_open(test: Test) -> bool:
-    """Return whether a method that can certify plain gradients left some without a certificate."""
-    certified = test.at(CERTIFIED)
-    return certified is not None and certified.estimate.value < 1 and test.defense == UNDEFENDED
 
 
 def is_understood(matched: Measurement | None, assumed: str) -> bool:
@@ -190,7 +184,7 @@ def sentence(test: Test) -> str:
 
 def statement(test: Test) -> str:
     """Return the result of an attempt, without its title; raises like ``sentence``."""
-    return _of_figure(test) + _of_certificate(test) + _of_counted_labels(test)
+    return _of_figure(test) + certificate_sentence(test) + _of_counted_labels(test)
 
 
 def _of_figure(test: Test) -> str:
@@ -216,19 +210,6 @@ def _training(test: Test, verdict: InversionVerdict) -> str:
     if loss is not None and ASSUMED in loss.details:
         said.append(f"Assumed: {loss.details[ASSUMED]}.")
     return " ".join(said)
-
-
-def _of_certificate(test: Test) -> str:
-    """Return for how many updates the rebuilt records are certified; empty for other methods."""
-    certified = test.at(CERTIFIED)
-    if certified is None:
-        return ""
-    if certified.estimate.value == 0:
-        more = " Nothing is certified, so more records may leak than were found."
-        return more if _is_open(test) else ""
-    n, sure = certified.estimate.n, round(certified.estimate.value * certified.estimate.n)
-    of = "The update is certified" if n == 1 else f"{sure} of {n} updates are certified"
-    return f" {of}: rebuilt records and labels have the gradient that was sent, to rounding."
 
 
 UNDETERMINED = 0.5

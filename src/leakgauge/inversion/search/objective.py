@@ -22,7 +22,7 @@ Objective = Callable[[Grads, Grads], Tensor]
 """``(guess, observed) -> [N]``; leaf ``[N, *p]`` of both."""
 
 SCALES = tuple(1.05**step for step in sorted(range(-28, 29), key=abs))
-"""Factors that ``rescaled`` tries: a quarter to four, the nearest to 1 first."""
+"""FactoredGradient that ``rescaled`` tries: a quarter to four, the nearest to 1 first."""
 
 PRESENT = torch.finfo(torch.float32).tiny
 """Square above which a gradient is not zero."""
