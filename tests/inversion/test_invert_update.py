@@ -161,6 +161,7 @@ def test_a_picture_comes_back_from_what_a_client_sent(go: Go, tmp_path: Path) ->
         assert found.pop("seconds_per_iteration") > 0
         assert found.pop("report") == str(tmp_path / f"{number}" / "report.html")
         assert found.pop("matched") > 0.99
+        assert "knows the update" in found.pop("threat_model")
         assert found.pop("assumed") == [None, "plain SGD (no optimizer is named)"][number]
         facts = {"method": "leakgauge", "records": 1, "iterations": 150}
         assert found == {**facts, "labels": [2], "warnings": []}

@@ -245,13 +245,14 @@ def test_resolved_settings_resolve_to_themselves() -> None:
 @pytest.mark.parametrize(
     ("settings", "methods"),
     [
-        ({}, ("exact",)),
-        ({"batch_size": 4, "local_steps": 2, "images": 8}, ("exact",)),
-        ({"defense": ("none", "sign")}, ("exact", "leakgauge")),
+        ({}, ("exact-batch",)),
+        ({"batch_size": 4, "local_steps": 2, "images": 8}, ("exact-batch",)),
+        ({"defense": ("none", "sign")}, ("exact-batch", "leakgauge")),
         ({"defense": "sign", "knowledge": "adaptive"}, ("leakgauge",)),
-        ({"iterations": 7}, ("exact", "leakgauge")),
+        ({"iterations": 7}, ("exact-batch", "leakgauge")),
         ({"epochs": 2}, ("leakgauge",)),
         ({"method": "agic"}, ("agic",)),
+        ({"loss": "mse", "label": "age"}, ("exact",)),
     ],
 )
 def test_the_methods_for_a_table_unless_named(

@@ -18,6 +18,7 @@ from leakgauge.inversion.metrics.table import (
     TOKEN_ACCURACY,
 )
 from leakgauge.inversion.report.ladder import Step, breaking, ladder_of
+from leakgauge.inversion.report.threat_model import threat_model
 from leakgauge.inversion.run.kept import read_facts
 from leakgauge.inversion.words import ASSUMED
 from leakgauge.report.facts import plain_interval
@@ -39,15 +40,16 @@ def as_json(answer: Answer, folder: Path) -> Plain:
     """
     tests = group_tests(answer.measurements)
     facts = read_facts(folder, len(tests))
+    who = {"threat_model": threat_model(answer.run)}
     if answer.run.settings.get("update") is not None:
-        return _of_update(answer.run, tests[0], facts[0])
+        return {**who, **_of_update(answer.run, tests[0], facts[0])}
     each = [_of_attempt(answer.run, *one) for one in zip(tests, facts, strict=True)]
     if len(each) == 1:
-        return each[0]
+        return {**who, **each[0]}
     steps = ladder_of(tests)
     at = breaking(steps)
     ladder = {"ladder": list(map(_rung, steps)), "breaks_at": None if at is None else at.name}
-    return {**each[0], "results": each, **(ladder if steps else {})}
+    return {**who, **each[0], "results": each, **(ladder if steps else {})}
 
 
 def _of_attempt(run: Run, test: Test, facts: Plain) -> Plain:

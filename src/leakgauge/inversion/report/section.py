@@ -23,6 +23,7 @@ from leakgauge.inversion.report.levels import (
     worst,
 )
 from leakgauge.inversion.report.records import RecordRows, gallery, read_pictures, read_rows
+from leakgauge.inversion.report.threat_model import threat_model
 from leakgauge.inversion.run.kept import FACTS_FILE, TRUTH, read_facts
 from leakgauge.inversion.words import NAME, REMEDIES
 from leakgauge.report.facts import other_facts, parts
@@ -114,6 +115,7 @@ def _values(
     curves = {name: draw_curves(tests, name, name=f"{NAME}-{name}") for name in CURVES}
     return {
         "at": NAME,
+        "threat_model": threat_model(answer.run),
         "run": answer.run,
         "verdicts": [_verdict(*one) for one in by_nearness(tests)],
         "missing": answer.missing,

@@ -1,0 +1,55 @@
+"""The knowledge of the attacker that rebuilds records, in one sentence."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from leakgauge.inversion.words import KNOWN, OPTIMIZER, RATE
+from leakgauge.results.measurements import Run
+
+_STATISTICS = {
+    KNOWN: "the statistics of the batches in BatchNorm layers",
+    "inferred": "running statistics of BatchNorm before and after",
+    "proxy": "statistics of public records for BatchNorm layers",
+}
+
+
+def threat_model(run: Run) -> str:
+    """Return who attacks and what it knows; what it does not know follows from the rest.
+
+    Args:
+        run: settings and data of the run.
+    """
+    settings = run.settings
+    sent = "the update" if settings.get("update") is not None else _sent(settings)
+    knows = [
+        sent,
+        "the network and its weights",
+        "the number of records behind it",
+        _labels(settings),
+        *_training(settings),
+        *([_STATISTICS[one]] if (one := settings.get("statistics")) in _STATISTICS else []),
+        "public records of the same kind",
+    ]
+    return f"Threat model: an honest server, which alters nothing, knows {'; '.join(knows)}."
+
+
+def _sent(settings: Mapping[str, Any]) -> str:
+    several = int(settings.get("local_steps") or 1) * int(settings.get("local_epochs") or 1) > 1
+    of = "the change of weights" if several else "the gradient"
+    clients = int(settings.get("clients") or 1)
+    return f"{of} of {'each client' if clients == 1 else f'{clients} clients together'}"
+
+
+def _labels(settings: Mapping[str, Any]) -> str:
+    granted = settings.get("labels") == KNOWN
+    return "the labels (granted)" if granted else "no labels, except what the update shows"
+
+
+def _training(settings: Mapping[str, Any]) -> list[str]:
+    """Return what is known of how a client trained, where it took several steps."""
+    if int(settings.get("local_steps") or 1) * int(settings.get("local_epochs") or 1) == 1:
+        return []
+    unknown = settings.get("unknown") or ()
+    names = {RATE: "rate", OPTIMIZER: "optimizer"}
+    known = ["local steps", *(word for name, word in names.items() if name not in unknown)]
+    return [f"the client's {', '.join(known)}"]

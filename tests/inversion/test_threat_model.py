@@ -1,0 +1,38 @@
+"""The sentence on what the attacker knows: each setting changes the words that it should."""
+
+import pytest
+
+from leakgauge.inversion.report.threat_model import threat_model
+from leakgauge.results.measurements import Run
+
+PLAIN = {"labels": "inferred", "local_steps": 1, "local_epochs": 1, "clients": 1, "unknown": []}
+
+
+def said(**settings: object) -> str:
+    return threat_model(Run("", {**PLAIN, **settings}, {}, (), {}))
+
+
+def test_one_gradient_with_inferred_labels() -> None:
+    assert said() == (
+        "Threat model: an honest server, which alters nothing, knows the gradient of each client; "
+        "the network and its weights; the number of records behind it; no labels, except what the "
+        "update shows; public records of the same kind."
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"labels": "known"}, "the labels (granted)"),
+        ({"local_steps": 4}, "the change of weights of each client"),
+        ({"local_steps": 4}, "the client's local steps, rate, optimizer"),
+        ({"local_epochs": 2, "unknown": ["rate"]}, "the client's local steps, optimizer;"),
+        ({"clients": 3}, "the gradient of 3 clients together"),
+        ({"statistics": "known"}, "the statistics of the batches in BatchNorm layers"),
+        ({"statistics": "proxy"}, "statistics of public records for BatchNorm layers"),
+        ({"update": "sent.safetensors"}, "knows the update;"),
+    ],
+)
+def test_each_setting_changes_its_words(settings: dict[str, object], words: str) -> None:
+    assert words in said(**settings)
+    assert words not in said()
