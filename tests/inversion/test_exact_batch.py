@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 import leakgauge
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
-from leakgauge.core.types import Column, Grads, Schema, Task
+from leakgauge.core.types import Column, Dataset, Grads, Schema, Task
 from leakgauge.gradients import batch_gradients, params_of
 from leakgauge.inversion.exact_batch.directions import directions
 from leakgauge.inversion.exact_batch.factors import factors_of
@@ -22,7 +22,16 @@ from leakgauge.inversion.exact_batch.method import ExactBatch, flags_of
 from leakgauge.inversion.exact_batch.recovery import Recovery, recover
 from leakgauge.inversion.exact_batch.vertices import vertices
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates
+from leakgauge.inversion.question import QUESTION
+from leakgauge.inversion.report.as_json import as_json
+from leakgauge.inversion.spec import InversionSpec
+from leakgauge.inversion.words import NAME
 from leakgauge.models import mlp
+from leakgauge.runs.audit import describe, prepare_all, run_audit
+from leakgauge.runs.question import Silent
+from leakgauge.runs.sources import task_source
+from leakgauge.runs.store import Store
+from leakgauge.training import Update
 from support.references.spear import spear
 
 NUMBERS, GROUPS = 4, (2, 7, 5, 3, 6)
@@ -277,3 +286,31 @@ def test_a_search_that_found_nothing_is_not_a_verdict(tmp_path: Path) -> None:
     assert (row.level, row.verdict) == ("inconclusive", "Search not finished")
     assert "more records may leak than were found" in row.text
     assert "--batch-size" in row.remedy
+
+
+def test_a_clients_update_is_certified_without_the_truth(tmp_path: Path) -> None:
+    """As a user would: the update as a file, and one whose labels stay unknown."""
+    torch.manual_seed(0)
+    layers = nn.Linear(16, 300), nn.ReLU(), nn.Linear(300, 4)
+    task = Task(nn.Sequential(nn.Flatten(), *layers), cross_entropy)
+    x, y = torch.rand(6, 1, 4, 4), labels(6, 4)
+    public = Dataset(torch.rand(50, 1, 4, 4), torch.arange(50) % 4)
+    for noise, said in ((0.0, "Records certified"), (1.0, "Not scored")):
+        grads = gradient(task, x, y)
+        grads = {n: leaf + noise * torch.randn_like(leaf) for n, leaf in grads.items()}
+        path = tmp_path / f"sent-{noise:g}.safetensors"
+        Update("gradient", grads, params_of(task.model), batch_size=6).save(path)
+        spec = InversionSpec(task="mine:build", update=str(path), method=("exact-batch",))
+        resolved = prepare_all({NAME: (QUESTION, spec)}, source=task_source(task, public))
+        folder = tmp_path / f"run-{noise:g}"
+        audit = run_audit(folder, describe("invert", resolved), resolved, progress=Silent())
+        section = QUESTION.section(audit.answers[NAME], Store(folder).folder(NAME))
+        found = as_json(audit.answers[NAME], Store(folder).folder(NAME))
+        assert (section.rows[0].verdict, found["certified"]) == (said, noise == 0)
+        assert found["iterations"] == 0
+        if noise:
+            assert found["labels"] == [-1] * 6
+            assert any("not the plain gradient" in text for text in found["warnings"])
+            assert "unknown, unknown" in str(section.lines)
+        else:
+            assert sorted(found["labels"]) == sorted(y.tolist())

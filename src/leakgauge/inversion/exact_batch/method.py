@@ -17,6 +17,9 @@ from leakgauge.inversion.exact_batch.recovery import Recovery, recover
 from leakgauge.inversion.methods import EXACT_BATCH, Method, Traits
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 
+UNKNOWN = -1
+"""Label of a record whose label was not found."""
+
 SAME = 1e-3
 """Largest difference of a coordinate between two rebuilt records that are one."""
 
@@ -66,7 +69,7 @@ class ExactBatch(Method):
         layer = FirstLayer(task, seen.params, guess)
         precision = precision_of(seen.grads.values())
         x = guess.expand(len(next(iter(seen.grads.values()))), *seen.shape).clone()
-        y = torch.zeros(x.shape[:2], dtype=torch.int64, device=x.device)
+        y = torch.full(x.shape[:2], UNKNOWN, dtype=torch.int64, device=x.device)
         found = []
         for target in range(len(x)):
             one = recover(
@@ -83,7 +86,7 @@ class ExactBatch(Method):
             if len(rows) < count and known.schema is not None:
                 rows = _with_others(rows, divided(task, seen, known, target))[:count]
             x[target, : len(rows)] = rows
-            y[target, : len(one.y)] = one.y.clamp(min=0)
+            y[target, : len(one.y)] = one.y
         certified = torch.tensor([float(one.is_certified) for one in found])
         seconds = time.perf_counter() - began
         return Reconstruction.direct(

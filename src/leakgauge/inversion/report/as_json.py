@@ -92,7 +92,8 @@ def _rung(step: Step) -> Plain:
 def _of_update(run: Run, test: Test, facts: Plain) -> Plain:
     loss = test.at(LOSS)
     assert loss is not None
-    iterations = run.settings["iterations"]
+    iterations = run.settings["iterations"] or 0  # a method without a search has none
+    certified = test.at(CERTIFIED)
     return {
         "method": test.adversary,
         "records": loss.estimate.n,
@@ -103,6 +104,7 @@ def _of_update(run: Run, test: Test, facts: Plain) -> Plain:
         "labels": facts["labels"],
         "warnings": facts["warnings"],
         "seconds_per_iteration": _seconds(test, iterations),
+        **({} if certified is None else {"certified": bool(certified.estimate.value)}),
     }
 
 

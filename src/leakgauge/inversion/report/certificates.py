@@ -10,6 +10,12 @@ def is_open(test: Test) -> bool:
     return certified is not None and certified.estimate.value < 1 and test.defense == UNDEFENDED
 
 
+def is_certified(test: Test) -> bool:
+    """Return whether all updates of an attempt are certified."""
+    certified = test.at(CERTIFIED)
+    return certified is not None and certified.estimate.value == 1
+
+
 def certificate_sentence(test: Test) -> str:
     """Return for how many updates the rebuilt records are certified; empty for other methods."""
     certified = test.at(CERTIFIED)

@@ -6,6 +6,7 @@ from typing import Any
 
 from leakgauge.core.checks import InputError
 from leakgauge.inversion.metrics.table import (
+    CERTIFIED,
     COLUMNS,
     LABEL_RESIDUAL,
     LOSS,
@@ -13,7 +14,7 @@ from leakgauge.inversion.metrics.table import (
     PSNR,
     TOKEN_ACCURACY,
 )
-from leakgauge.inversion.report.certificates import certificate_sentence, is_open
+from leakgauge.inversion.report.certificates import certificate_sentence, is_certified, is_open
 from leakgauge.inversion.words import (
     ASSUMED,
     CLASS_MEAN,
@@ -68,6 +69,8 @@ _SCORES = (PSNR, COLUMNS, TOKEN_ACCURACY)
 def verdict_of(test: Test) -> InversionVerdict:
     """Return the verdict of an attempt by PSNR, the columns of a table, or tokens."""
     found = _of_figures(*map(test.at, _SCORES))
+    if found.level == "unknown" and is_certified(test):
+        return replace(found, level="strong", words="Records certified", strength=1.0)
     loss = test.at(LOSS)
     assumed = loss.details.get(ASSUMED, "") if loss is not None else ""
     if found.level in ("none", "unknown") and not is_understood(test.at(MATCHED), assumed):
@@ -284,6 +287,8 @@ def _of_loss(test: Test) -> str:
         raise InputError(
             f"the measurements of {test.who} lack both a score and a loss; run it again"
         )
+    if test.at(CERTIFIED) is not None:
+        return f"{count(loss.estimate.n)} records were sought. The true ones are not known here."
     return (
         f"the search for {count(loss.estimate.n)} records ended at a loss of "
         f"{short(loss.estimate.value)}. The true records are not known here, so their "

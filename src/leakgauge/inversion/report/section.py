@@ -84,7 +84,8 @@ def section_of(
     says = [*map(sentence, tests), *filter(None, [values["ladder_says"]])]
     if labels is not None:
         how = answer.run.settings["labels"]
-        says.append(f"labels ({how}): {', '.join(map(str, labels))}")
+        said = ["unknown" if one < 0 else str(one) for one in labels]
+        says.append(f"labels ({how}): {', '.join(said)}")
     return Section(
         name=NAME,
         title="Can the records be rebuilt?",

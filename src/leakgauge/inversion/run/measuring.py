@@ -10,6 +10,7 @@ from leakgauge.inversion.methods import Method
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import psnr
 from leakgauge.inversion.metrics.table import (
+    CERTIFIED,
     GAIN,
     LABEL_ACCURACY,
     LABEL_RESIDUAL,
@@ -177,7 +178,12 @@ def measurements_of_update(
     details = {**found.details, **assumed}
     found = replace(found, curve=received.curve, seconds=seconds, details=details)
     figures = [found]
-    for metric, value in ((MATCHED, received.matched), (LABEL_RESIDUAL, received.label_residual)):
+    others = {
+        MATCHED: received.matched,
+        LABEL_RESIDUAL: received.label_residual,
+        CERTIFIED: received.certified,
+    }
+    for metric, value in others.items():
         if value is not None:
             one = Estimate(value, value, value, 1, unit=METRICS[metric].unit)
             figures.append(replace(found, metric=metric, estimate=one, curve=None, seconds=0.0))

@@ -64,6 +64,8 @@ class Received:
         assumed: what the attack assumed of the training, in words.
         label_residual: distance of counted labels from whole numbers, in records; None where labels
             were not counted.
+        certified: whether the records' gradient is the received one to rounding, as 0 or 1; None
+            for a method that does not compute it.
         starts: records of each start of the search ``[R, B, ...]`` that found any, the chosen one
             among them; None for a method without starts, or for a single one.
     """
@@ -79,6 +81,7 @@ class Received:
     matched: float | None = None
     assumed: tuple[str, ...] = ()
     label_residual: float | None = None
+    certified: float | None = None
     starts: Tensor | None = None
 
     @property
@@ -134,11 +137,12 @@ class PreparedUpdate:
             curve=tuple((float(at), value) for at, value in curve if isfinite(value)),
             low=self.known.low,
             high=self.known.high,
-            warnings=self.warnings,
+            warnings=(*self.warnings, *found.notes),
             seconds_per_iteration=found.seconds_per_iteration,
             matched=None if found.matched is None else float(found.matched),
             assumed=self.assumed,
             label_residual=self.label_residual,
+            certified=None if found.certified is None else float(found.certified),
             starts=None if found.restart_x is None else found.restart_x[0][_finite(found)].detach(),
         )
 
