@@ -23,14 +23,9 @@ none; this one is ours."""
 
 NOT_UNDERSTOOD = "Not understood"
 NOT_CERTIFIED = "Search not finished"
-REMEDY = (
-    "Name how the clients trained: `--local-optimizer`, `--local-steps`, `--batch-size`. Or search "
-    "longer: `--iterations`, `--restarts`."
-)
-"""What helps where an update is not understood."""
-
 REMEDIES = {
-    NOT_UNDERSTOOD: REMEDY,
+    NOT_UNDERSTOOD: "Name how the clients trained: `--local-optimizer`, `--local-steps`, "
+    "`--batch-size`. Or search longer: `--iterations`, `--restarts`.",
     NOT_CERTIFIED: "Search longer: `--method exact-batch:rounds=500`. Or audit smaller batches: "
     "`--batch-size`.",
 }

@@ -221,7 +221,7 @@ def _cells(
 def _may_be(settings: Mapping[str, Any], wanted: Mapping[str, Sequence[Any]]) -> bool:
     """Return whether a refused cell, of which only the file's words are known, was wanted."""
     return all(
-        any(settings[name] in (value, [value]) or [settings[name]] == value for value in values)
+        any(_is(settings[name], value) or [settings[name]] == value for value in values)
         for name, values in wanted.items()
         if name in settings
     )

@@ -17,7 +17,7 @@ from leakgauge.federation.report.wording import FederationVerdict, UpdateTable, 
 from leakgauge.federation.run.answering import NOTES_FILE
 from leakgauge.federation.spec import PROPERTY, TITLES
 from leakgauge.inversion.report.records import png_address
-from leakgauge.inversion.words import NOT_UNDERSTOOD, REMEDY
+from leakgauge.inversion.words import REMEDIES
 from leakgauge.report.facts import other_facts
 from leakgauge.report.section import LEVELS, Line, Row, Section
 from leakgauge.report.templates import render
@@ -90,7 +90,7 @@ def _row(table: UpdateTable, one: FederationVerdict) -> Row:
         chance=table.lead.chance if scored else None,
         strength=one.strength,
         secret=table.mean.secret if table.ask == PROPERTY else "",
-        remedy=REMEDY if one.words == NOT_UNDERSTOOD else "",
+        remedy=REMEDIES.get(one.words, ""),
     )
 
 

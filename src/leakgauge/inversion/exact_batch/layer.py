@@ -31,7 +31,6 @@ class FirstLayer:
         self.task = own
         name = names[0].rpartition(".")[0]
         self._added: Tensor | None = None
-        self._seen: Tensor | None = None
         layer = own.model.get_submodule(name)
         assert isinstance(layer, nn.Linear)
         assert layer.bias is not None
@@ -40,13 +39,11 @@ class FirstLayer:
         self._check_relu(name, record)
 
     def _add(self, layer: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        self._seen = output.detach()
         return output if self._added is None else output + self._added
 
     def outputs(self, x: Tensor) -> Tensor:
         """Return the model's outputs for records ``[n, D]``."""
-        copy = self.task.model  # private: no caller sees what running it changes
-        out: Tensor = copy(x.reshape(len(x), *self.shape))
+        out: Tensor = self.task.outputs(x.reshape(len(x), *self.shape))
         return out
 
     def classes(self, x: Tensor) -> int:
@@ -93,8 +90,7 @@ class FirstLayer:
         y = torch.zeros(1, dtype=torch.int64, device=flat.device)
         self.classes(tried)
         found = self.gradients(tried, y)
-        assert self._seen is not None
-        off = self._seen < 0
+        off = tried @ self.weight.T + self.bias < 0
         require(
             bool(off.any()) and not bool(found[off].any()) and bool(found[~off].any()),
             f"no ReLU follows the first layer {name!r}, so records leave no unit without a "

@@ -13,12 +13,9 @@ from leakgauge.core.rng import derive
 from leakgauge.core.types import Schema, Task
 from leakgauge.inversion.exact import divided
 from leakgauge.inversion.exact_batch.layer import FirstLayer
-from leakgauge.inversion.exact_batch.recovery import Recovery, recover
+from leakgauge.inversion.exact_batch.recovery import UNKNOWN, Recovery, recover
 from leakgauge.inversion.methods import EXACT_BATCH, Method, Traits
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
-
-UNKNOWN = -1
-"""Label of a record whose label was not found."""
 
 SAME = 1e-3
 """Largest difference of a coordinate between two rebuilt records that are one."""
@@ -70,13 +67,13 @@ class ExactBatch(Method):
         precision = precision_of(seen.grads.values())
         x = guess.expand(len(next(iter(seen.grads.values()))), *seen.shape).clone()
         y = torch.full(x.shape[:2], UNKNOWN, dtype=torch.int64, device=x.device)
-        found = []
+        found, flags = [], flags_of(known.schema)
         for target in range(len(x)):
             one = recover(
                 layer,
                 {name: leaf[target] for name, leaf in seen.grads.items()},
                 count,
-                flags=flags_of(known.schema),
+                flags=flags,
                 precision=precision,
                 seed=derive(options.seed, options.first_target + target),
                 most=self.rounds,

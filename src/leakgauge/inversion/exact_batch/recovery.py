@@ -14,6 +14,9 @@ from leakgauge.inversion.exact_batch.factors import FactoredGradient, factors_of
 from leakgauge.inversion.exact_batch.layer import FirstLayer
 from leakgauge.inversion.exact_batch.vertices import vertices
 
+UNKNOWN = -1
+"""Label of a record whose label was not found."""
+
 FLAG = 0.05
 """A one-hot column so near to 0 or 1 is set to it."""
 
@@ -53,7 +56,7 @@ class Recovery:
 
     Attributes:
         x: records ``[k, D]`` that the gradient shows, float64.
-        y: their labels ``[k]`` int64; -1 where none fits.
+        y: their labels ``[k]`` int64; ``UNKNOWN`` where none fits.
         rank: numerical rank of the layer's gradient, at most the number of records.
         is_noisy: whether the gradient has more than the rank of its records, beyond rounding.
         difference: relative difference of their gradient from the received one; infinite where
@@ -100,7 +103,7 @@ def recover(
     x = found.records()
     if flags is not None:
         x = _whole(x, flags)
-    y = torch.full((len(x),), -1, dtype=torch.int64, device=x.device)
+    y = torch.full((len(x),), UNKNOWN, dtype=torch.int64, device=x.device)
     if len(x) == factors.rank:
         x, y = _polished(layer, factors, gradient, x, found.columns(), count, flags)
     difference = float("inf")
@@ -157,11 +160,13 @@ def _search(found: _Found, flags: Tensor | None, seed: int, most: int, idle: int
     programs: Iterator[Tensor | None] = iter(())
     if flags is not None and len(flags):
         programs = vertices(factors, flags, stream(seed, "objectives"))
-    still = 0
+    still, tried = 0, 0
     for _ in range(most):
         before, new = len(found), next(rounds)
         sparse += new
-        _add_together(found, sparse)
+        if new or before > tried:  # else it would try the same directions again
+            _add_together(found, sparse)
+        tried = before
         for record in itertools.islice(programs, factors.rank):
             if record is not None:
                 found.add(record)
@@ -223,14 +228,14 @@ def _polished(
 
 
 def _labels(layer: FirstLayer, x: Tensor, received: Tensor) -> Tensor:
-    """Return the label of each record under which its gradient is the received one; else -1."""
+    """Return the label under which each record has the received gradient; else ``UNKNOWN``."""
     classes = layer.classes(x)
     each = torch.arange(classes, device=x.device).repeat(len(x))
     found = layer.gradients(x.repeat_interleave(classes, dim=0), each)
     found = found.reshape(len(x), classes, -1)
     gap = (found - received[:, None]).norm(dim=2) / received.norm(dim=1, keepdim=True)
     best = gap.min(dim=1)
-    return torch.where(best.values <= LABEL, best.indices, -1)
+    return torch.where(best.values <= LABEL, best.indices, UNKNOWN)
 
 
 def _whole(x: Tensor, flags: Tensor) -> Tensor:
