@@ -426,7 +426,8 @@ def test_records_hold_means_with_student_intervals() -> None:
     scenario, attempt = staged(pictures(), labels="known")
     played = rebuild(scenario, attempt)
     by_name = {r.metric: r for r in measurements_of(attempt, "pictures", played)}
-    assert set(by_name) == {"psnr", "gain", "label_accuracy", "loss", "matched", "seconds"}
+    named = {"psnr", "recognisable", "gain", "label_accuracy", "loss", "matched", "seconds"}
+    assert set(by_name) == named
     psnr, values = by_name["psnr"], played.scores["psnr"].numpy()
     ends = stats.t.interval(0.95, 3, values.mean(), stats.sem(values))
     assert (psnr.estimate.value, psnr.estimate.n) == (pytest.approx(values.mean()), 4)

@@ -20,9 +20,10 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
+from leakgauge.inversion.metrics.table import CLEAR_DB, CLOSE_DB
 from leakgauge.inversion.question import QUESTION
 from leakgauge.inversion.report.curves import draw_curves
-from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB, joint_sentence, sentence
+from leakgauge.inversion.report.levels import joint_sentence, sentence
 from leakgauge.inversion.report.records import RecordRows
 from leakgauge.inversion.report.section import section_of
 from leakgauge.report.compare import Group

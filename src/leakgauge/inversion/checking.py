@@ -6,8 +6,16 @@ from dataclasses import fields
 from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.inversion import words
-from leakgauge.inversion.methods import FOR_TABLES, STRONGEST, Traits, method_of, refuse_tables_only
+from leakgauge.inversion.methods import (
+    FISHED,
+    FOR_TABLES,
+    STRONGEST,
+    Traits,
+    method_of,
+    refuse_tables_only,
+)
 from leakgauge.inversion.run.attempt import attempts_of, with_ladder
+from leakgauge.inversion.servers.catalog import HONEST, server_of
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.runs.spec import NONE, check_bounds
 from leakgauge.training.catalog import SGD
@@ -31,9 +39,38 @@ def check(spec: InversionSpec) -> None:
     full = with_ladder(spec)
     if spec.task is not None:
         _refuse_others(full, words.OF_TEXT, "does not go with the text of a --task")
-    for part in (_check_client, _check_draw, _check_epochs, _check_loss, _check_knowledge):
+    for part in (
+        _check_server,
+        _check_client,
+        _check_draw,
+        _check_epochs,
+        _check_loss,
+        _check_knowledge,
+    ):
         part(full)
     attempts_of(spec)
+
+
+def _check_server(spec: InversionSpec) -> None:
+    """Refuse an active server where updates of several models are compared."""
+    server = server_of(spec.server)
+    if server is None:
+        require(
+            FISHED not in spec.method,
+            f"--method {FISHED} reads the updates of a server that isolates a class; add --server "
+            "fishing",
+        )
+        return
+    for name, wanted in (("ladder", False), ("epochs", 1)):
+        require(
+            getattr(spec, name) == wanted,
+            f"--server {spec.server} alters the model of one round; leave out {_flag(name)}",
+        )
+    require(
+        not spec.numeric,
+        f"--server {spec.server} reads classes, and --loss {spec.loss} has labels of numbers; "
+        f"take --server {HONEST}",
+    )
 
 
 def _check_ladder(spec: InversionSpec) -> None:

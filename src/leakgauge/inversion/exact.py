@@ -219,7 +219,7 @@ def recover_first_layer(
     require_count(agree, "number of units that must agree")
     require_positive(tolerance, "tolerance")
     precision = precision_of([grads[name] for name in first_linear(task.model) if name in grads])
-    weight, bias = _first_gradients(task, params, grads)
+    weight, bias = first_gradients(task, params, grads)
     floor = FLOOR
     if is_coarse(precision):
         tolerance = relative_tolerance(precision, tolerance)
@@ -257,7 +257,7 @@ def share_recovered(candidates: Tensor, truth: Tensor, *, tolerance: float = 1e-
     return float((gaps.amin(dim=1) <= tolerance).double().mean())
 
 
-def _first_gradients(task: Task, params: Params, grads: Grads) -> tuple[Tensor, Tensor]:
+def first_gradients(task: Task, params: Params, grads: Grads) -> tuple[Tensor, Tensor]:
     """Return gradients of the first layer's weight ``[H, D]`` and bias ``[H]``, float64."""
     names = first_linear(task.model)
     known = trainable(task.model, params)

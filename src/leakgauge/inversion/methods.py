@@ -29,6 +29,12 @@ EXACT = "exact"
 EXACT_BATCH = "exact-batch"
 """Recovers whole batches from gradients of a first linear layer before a ReLU."""
 
+IMPRINT = "imprint"
+"""Reads single records off a layer that a server altered."""
+
+FISHED = "fished"
+"""Searches for the records of the one class that a server isolated."""
+
 DAGER = "dager"
 """Reads token sequences from gradients of a language model."""
 
@@ -49,11 +55,13 @@ METHODS = {
     STRONGEST: f"{_PRESETS}:LEAKGAUGE",
     EXACT: "leakgauge.inversion.exact:Division",
     EXACT_BATCH: "leakgauge.inversion.exact_batch.method:ExactBatch",
+    IMPRINT: "leakgauge.inversion.servers.imprint:Imprint",
+    FISHED: "leakgauge.inversion.servers.fished:fished",
     DAGER: "leakgauge.inversion.text.method:Dager",
 }
 """Import path of each method, which is imported on first use."""
 
-FOR_UPDATES = tuple(name for name in METHODS if name not in (EXACT, DAGER))
+FOR_UPDATES = tuple(name for name in METHODS if name not in (EXACT, FISHED, DAGER))
 """Built-in methods that need nothing but an update and public records."""
 
 REGISTRY = Registry("attack", METHODS, "leakgauge.inversion_methods")

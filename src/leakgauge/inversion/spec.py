@@ -11,6 +11,9 @@ from leakgauge.inversion import words
 from leakgauge.inversion.methods import HELP as METHODS_HELP
 from leakgauge.inversion.methods import NOTATION as METHODS_NOTATION
 from leakgauge.inversion.methods import is_method
+from leakgauge.inversion.servers.catalog import HELP as SERVERS_HELP
+from leakgauge.inversion.servers.catalog import HONEST
+from leakgauge.inversion.servers.catalog import NOTATION as SERVERS_NOTATION
 from leakgauge.models.named import NETS
 from leakgauge.runs.fields import (
     MOST_STEPS,
@@ -96,6 +99,7 @@ class InversionSpec(Spec):
         choices=words.STATISTICS,
     )
 
+    server: str = setting(HONEST, SERVERS_HELP, ATTACK, notation=SERVERS_NOTATION)
     method: tuple[str, ...] = setting(
         (), METHODS_HELP, ATTACK, cells=True, notation=METHODS_NOTATION
     )

@@ -16,12 +16,15 @@ class FirstLayer:
         task: a classifier that begins with a linear layer and a ReLU.
         params: all trainable parameters by name, where the gradient was taken.
         record: a record ``[...]`` of the right shape, not a private one.
+        checks_relu: whether to refuse a model without a ReLU after the first layer.
 
     Raises:
         InputError: the model is another one.
     """
 
-    def __init__(self, task: Task, params: Params, record: Tensor) -> None:
+    def __init__(
+        self, task: Task, params: Params, record: Tensor, *, checks_relu: bool = True
+    ) -> None:
         names = first_linear(task.model)
         check_reads_records(task, params, record[None])
         self.names = names
@@ -36,7 +39,8 @@ class FirstLayer:
         assert layer.bias is not None
         self.weight, self.bias = layer.weight.detach(), layer.bias.detach()
         layer.register_forward_hook(self._add)
-        self._check_relu(name, record)
+        if checks_relu:
+            self._check_relu(name, record)
 
     def _add(self, layer: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor:
         return output if self._added is None else output + self._added
@@ -73,6 +77,27 @@ class FirstLayer:
         finally:
             self._added = None
         return found
+
+    def slopes(self, x: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the outputs of records ``[n, C]``, and their slopes ``[n, C]`` at one unit each.
+
+        Args:
+            x: records ``[n, D]``, float64.
+            units: a unit of the layer for each record ``[n]``.
+        """
+
+        def shifted(added: Tensor) -> Tensor:
+            self._added = added
+            return self.outputs(x)
+
+        zeros = torch.zeros(len(x), len(self.bias), dtype=x.dtype, device=x.device)
+        try:
+            out, slopes, *_ = torch.func.jvp(
+                shifted, (zeros,), (zeros.scatter(1, units[:, None], 1.0),)
+            )
+        finally:
+            self._added = None
+        return out.detach(), slopes.detach()
 
     def mean_gradient(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """Return the gradient of the mean loss of records ``[n, D]`` for all parameters."""

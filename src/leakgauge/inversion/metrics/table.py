@@ -6,6 +6,7 @@ from leakgauge.results.measurements import SECONDS
 from leakgauge.results.metrics import Metric
 
 PSNR = "psnr"
+RECOGNISABLE = "recognisable"
 SSIM = "ssim"
 LPIPS = "lpips"
 COLUMNS = "columns"
@@ -19,11 +20,19 @@ GAIN = "gain"
 LOSS = "loss"
 MATCHED = "matched"
 
+CLEAR_DB, CLOSE_DB = 20.0, 27.0
+"""Smallest PSNR of images that can be recognised, and of images that look like the truth. This is
+our reading of many pictures of 32 x 32 pixels; look at the pictures."""
+
+PARTS_DB = 2.0
+"""Smallest PSNR above that of the mean colour if parts of the images are rebuilt."""
+
 WITHOUT = {"no_pooling": (False, True), "no_labels": (True, False), "plain": (False, False)}
 """Variants of the paper's matching by name: (images are pooled, labels filter pairs)."""
 
 METRICS = {
     PSNR: Metric(title="PSNR", unit="dB", low=-math.inf, high=math.inf, headline=True),
+    RECOGNISABLE: Metric(title="Images recognisable"),
     SSIM: Metric(title="SSIM", low=-1.0),
     LPIPS: Metric(title="LPIPS", high=math.inf, higher_is_worse=False),
     GAIN: Metric(title="PSNR above the best guess", unit="dB", low=-math.inf, high=math.inf),
@@ -52,9 +61,10 @@ METRICS = {
 }
 """Metrics by name. The figure of a single column of a table is named ``"columns: NAME"``. The score
 of a guess depends on the data. The gain is the mean over images of the difference to the best
-guess that needs no gradient. A record is exact if no coordinate of its encoding differs by more
-than 0.001. An update is certified if the gradient of the rebuilt records equals it to rounding.
-How far an update is matched is the agreement of the update of the rebuilt records with the one
-that was sent, by direction and size. The loss is what the attacker minimizes, not a distance to
-the truth. The time is that of the search for the records of one update; over several epochs,
-that of the joint search alone, for as many records."""
+guess that needs no gradient. An image counts as recognisable from ``CLEAR_DB`` of PSNR on, if that
+is at least ``PARTS_DB`` above the mean colour's. A record is exact if no coordinate of its encoding
+differs by more than 0.001. An update is certified if the gradient of the rebuilt records equals it
+to rounding. How far an update is matched is the agreement of the update of the rebuilt records
+with the one that was sent, by direction and size. The loss is what the attacker minimizes, not a
+distance to the truth. The time is that of the search for the records of one update; over several
+epochs, that of the joint search alone, for as many records."""

@@ -7,12 +7,21 @@ from typing import Any
 from leakgauge.core.checks import InputError
 from leakgauge.inversion.metrics.table import (
     CERTIFIED,
-    COLUMNS,
     LABEL_RESIDUAL,
     LOSS,
     MATCHED,
     PSNR,
+    RECOGNISABLE,
+    RECORDS,
     TOKEN_ACCURACY,
+)
+from leakgauge.inversion.report.by_scores import (
+    SCORES,
+    SOME_IMAGES,
+    InversionVerdict,
+    exact_records,
+    of_scores,
+    single_images,
 )
 from leakgauge.inversion.report.certificates import certificate_sentence, is_certified, is_open
 from leakgauge.inversion.words import (
@@ -33,42 +42,10 @@ from leakgauge.report.section import Badge, Level
 from leakgauge.report.wording import count, number, percent, short
 from leakgauge.results.measurements import Estimate, Measurement
 
-CLEAR_DB, CLOSE_DB = 20.0, 27.0
-"""Smallest PSNR of images that can be recognised, and of images that look like the truth. This is
-our reading of many pictures of 32 x 32 pixels; look at the pictures."""
-
-PARTS_DB = 2.0
-"""Smallest PSNR above that of the mean colour if parts of the images are rebuilt."""
-
-MOST_COLUMNS, MANY_COLUMNS = 0.9, 0.5
-"""Smallest shares, of the columns that guessing gets wrong, that count as most and many; also
-of tokens."""
-
-
-@dataclass(frozen=True)
-class InversionVerdict:
-    """Nearness of an attempt's records to the truth.
-
-    Attributes:
-        level: level of leakage.
-        words: verdict in a few words.
-        figure: measurement behind the verdict; None if no record could be scored.
-        strength: 0 if as good as a guess, 1 if equal to the truth.
-    """
-
-    level: Level
-    words: str
-    figure: Measurement | None = None
-    strength: float = 0.0
-
-
-_SCORES = (PSNR, COLUMNS, TOKEN_ACCURACY)
-"""The metrics that decide a verdict: of images, of tables, and of text."""
-
 
 def verdict_of(test: Test) -> InversionVerdict:
     """Return the verdict of an attempt by PSNR, the columns of a table, or tokens."""
-    found = _of_figures(*map(test.at, _SCORES))
+    found = of_scores(*map(test.at, SCORES))
     if found.level == "unknown" and is_certified(test):
         return replace(found, level="strong", words="Records certified", strength=1.0)
     loss = test.at(LOSS)
@@ -108,22 +85,10 @@ def matched_sentence(value: float) -> str:
 
 def badge(group: Group) -> Badge | None:
     """Return the verdict on the means of a grid's cells; None without a score."""
-    verdict = _of_figures(*map(group.means.get, _SCORES))
+    verdict = of_scores(*map(group.means.get, SCORES))
     if verdict.figure is None:
         return None
     return Badge(verdict.level, verdict.words, verdict.strength)
-
-
-def _of_figures(
-    psnr: Measurement | None, columns: Measurement | None, tokens: Measurement | None
-) -> InversionVerdict:
-    if psnr is not None:
-        return _of_images(psnr)
-    if columns is not None:
-        return _of_shares(columns, "Rows", "columns")
-    if tokens is not None:
-        return _of_shares(tokens, "Texts", "tokens")
-    return InversionVerdict("unknown", "Not scored")
 
 
 def worst(tests: list[Test]) -> tuple[Test, InversionVerdict]:
@@ -140,31 +105,6 @@ def by_nearness(tests: list[Test]) -> list[tuple[Test, InversionVerdict]]:
 
     verdicts = [(test, verdict_of(test)) for test in tests]
     return sorted(verdicts, key=nearness, reverse=True)
-
-
-def _of_images(psnr: Measurement) -> InversionVerdict:
-    value, guess = psnr.estimate.value, psnr.chance
-    strength = min(max((value - guess) / max(CLOSE_DB - guess, PARTS_DB), 0.0), 1.0)
-    if value >= CLOSE_DB:
-        return InversionVerdict("strong", "Images rebuilt", psnr, strength)
-    if value >= CLEAR_DB:
-        return InversionVerdict("clear", "Images recognisable", psnr, strength)
-    if value >= guess + PARTS_DB:
-        return InversionVerdict("weak", "Parts of images rebuilt", psnr, strength)
-    return InversionVerdict("none", "Images not rebuilt", psnr, strength)
-
-
-def _of_shares(share: Measurement, records: str, parts: str) -> InversionVerdict:
-    value, guess = share.estimate.value, share.chance
-    beyond = (value - guess) / (1 - guess) if guess < 1 else 0.0
-    strength = min(max(beyond, 0.0), 1.0)
-    if beyond >= MOST_COLUMNS:
-        return InversionVerdict("strong", f"{records} rebuilt", share, strength)
-    if beyond >= MANY_COLUMNS:
-        return InversionVerdict("clear", f"Many {parts} rebuilt", share, strength)
-    if share.estimate.low > guess:
-        return InversionVerdict("weak", f"Some {parts} rebuilt", share, strength)
-    return InversionVerdict("none", f"{records} not rebuilt", share, strength)
 
 
 _OF_IMAGES = {
@@ -199,9 +139,15 @@ def _result(test: Test, verdict: InversionVerdict) -> str:
     if verdict.figure is None:
         return _of_loss(test)
     if verdict.figure.metric == PSNR:
-        return f"{_OF_IMAGES[verdict.level]}. {_of_psnr(verdict.figure)}"
-    parts = "tokens" if verdict.figure.metric == TOKEN_ACCURACY else "columns"
-    return _of_parts(verdict.figure, parts)
+        said = f"{_OF_IMAGES[verdict.level]}. {_of_psnr(verdict.figure)}"
+        if verdict.words != SOME_IMAGES:
+            return said
+        return f"{single_images(test.at(RECOGNISABLE))} Over all images: {_of_psnr(verdict.figure)}"
+    if verdict.figure.metric == TOKEN_ACCURACY:
+        return _of_parts(verdict.figure, "tokens")
+    said = _of_parts(verdict.figure, "columns")
+    exact = "" if verdict.level == "strong" else exact_records(test.at(RECORDS))
+    return " ".join(filter(None, (said, exact)))
 
 
 def _training(test: Test, verdict: InversionVerdict) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 from torch import Tensor
 
 from leakgauge.inversion.metrics.table import COLUMNS, LOSS, METRICS, PSNR
+from leakgauge.inversion.report.by_scores import InversionVerdict
 from leakgauge.inversion.report.curves import draw_curves, line_style
 from leakgauge.inversion.report.effect import effect_of, next_command
 from leakgauge.inversion.report.ladder import breaking, draw_ladder, ladder_of, ladder_sentence
 from leakgauge.inversion.report.levels import (
     Guessed,
-    InversionVerdict,
     by_nearness,
     guesses_of,
     joint_sentence,

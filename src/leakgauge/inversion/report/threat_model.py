@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from leakgauge.core.checks import InputError
+from leakgauge.inversion.servers.catalog import HONEST, server_of
 from leakgauge.inversion.words import KNOWN, OPTIMIZER, RATE
 from leakgauge.results.measurements import Run
 
@@ -30,7 +32,19 @@ def threat_model(run: Run) -> str:
         *([_STATISTICS[one]] if (one := settings.get("statistics")) in _STATISTICS else []),
         "public records of the same kind",
     ]
-    return f"Threat model: an honest server, which alters nothing, knows {'; '.join(knows)}."
+    return f"Threat model: {_server(settings)}, knows {'; '.join(knows)}."
+
+
+def _server(settings: Mapping[str, Any]) -> str:
+    text = str(settings.get("server") or HONEST)
+    if text == HONEST:
+        return "an honest server, which alters nothing"
+    try:
+        server = server_of(text)
+    except InputError:  # a user's own, whose code is gone
+        server = None
+    does = "" if server is None else f": it {server.traits.does}"
+    return f"an active server ({text}{does})"
 
 
 def _sent(settings: Mapping[str, Any]) -> str:

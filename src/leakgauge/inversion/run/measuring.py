@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from leakgauge.inversion.methods import Method
@@ -11,13 +12,16 @@ from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import psnr
 from leakgauge.inversion.metrics.table import (
     CERTIFIED,
+    CLEAR_DB,
     GAIN,
     LABEL_ACCURACY,
     LABEL_RESIDUAL,
     LOSS,
     MATCHED,
     METRICS,
+    PARTS_DB,
     PSNR,
+    RECOGNISABLE,
 )
 from leakgauge.inversion.observed import Reconstruction
 from leakgauge.inversion.run.attempt import Attempt
@@ -96,7 +100,7 @@ def scored(
     return Rebuilt(
         scorer.in_units(rows),
         scorer.in_units(scenario.x),
-        {**scorer.scores(rows, scenario.x), **others},
+        {**_with_recognisable(scorer.scores(rows, scenario.x), scenario), **others},
         curves_of(scenario, search, truth),
         search.seconds_per_iteration,
         warnings,
@@ -104,6 +108,15 @@ def scored(
         baselines={name: scorer.scores(x, scenario.x) for name, x in guesses.items()},
         rounds=rounds or {},
     )
+
+
+def _with_recognisable(scores: Scores, scenario: Scenario) -> Scores:
+    """Return the scores, with whether each image can be recognised and a guess could not."""
+    if PSNR not in scores or scenario.pixels is None:
+        return scores
+    guess = scenario.scorer().scores(scenario.guess.expand_as(scenario.x), scenario.x)[PSNR]
+    found = scores[PSNR] >= torch.maximum(guess + PARTS_DB, torch.full_like(guess, CLEAR_DB))
+    return {PSNR: scores[PSNR], RECOGNISABLE: found.double(), **scores}
 
 
 def chance_of(scenario: Scenario) -> dict[str, float]:

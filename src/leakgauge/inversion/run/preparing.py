@@ -22,6 +22,7 @@ from leakgauge.inversion.run.attempt import Attempt, attempts_of, with_ladder
 from leakgauge.inversion.run.received import PreparedUpdate, prepare_received
 from leakgauge.inversion.run.scenario import Scenario, scenario_of, weights_file
 from leakgauge.inversion.scoring import are_large, are_pictures
+from leakgauge.inversion.servers.catalog import server_of
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.models.named import NETS
 from leakgauge.results.measurements import Run
@@ -193,6 +194,9 @@ def _with_text(spec: InversionSpec, source: Source) -> InversionSpec:
 
 def _strongest(spec: InversionSpec, source: Source) -> tuple[str, ...]:
     """Return the strongest methods that fit a spec without methods."""
+    server = server_of(spec.server)
+    if server is not None:
+        return (server.traits.method,)
     one_gradient = not spec.ladder and spec.epochs == 1 and set(spec.knowledge) != {ADAPTIVE}
     return strongest(
         is_table=source.pixels is None and one_gradient,

@@ -1,7 +1,7 @@
 """The scenario of an attack: private records, the network, and what every attacker knows."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,8 @@ from leakgauge.gradients import params_of
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.run.drawing import draw_rows
 from leakgauge.inversion.scoring import Baselines, Scorer
+from leakgauge.inversion.servers.catalog import server_of
+from leakgauge.inversion.servers.server import ServerKnowledge
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.text.recovered import frequent_tokens
 from leakgauge.models import build, initialise, load_weights, mlp
@@ -104,7 +106,24 @@ def scenario_of(source: Source, spec: InversionSpec) -> Scenario:
     """
     if source.task is not None:
         return _text_scenario(source, spec)
-    return (_table_scenario if source.pixels is None else _image_scenario)(source, spec)
+    made = (_table_scenario if source.pixels is None else _image_scenario)(source, spec)
+    return _with_server(made, spec)
+
+
+def _with_server(scenario: Scenario, spec: InversionSpec) -> Scenario:
+    """Return the scenario with the model that the server sends."""
+    server = server_of(spec.server)
+    if server is None:
+        return scenario
+    known = ServerKnowledge(
+        scenario.public.x,
+        scenario.public.y,
+        scenario.low,
+        scenario.high,
+        spec.records_per_update,
+    )
+    task = server.alter(scenario.task, known, torch_stream(spec.seed, "server"))
+    return replace(scenario, task=task, params=params_of(task.model))
 
 
 def weights_file(text: str) -> Path:

@@ -1,0 +1,1 @@
+"""Servers that alter the model which they send, so that updates give records away."""
