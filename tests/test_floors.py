@@ -24,6 +24,7 @@ FLOORS = [
     {"defenses"},
     {"data", "models"},
     {"privacy"},
+    {"model_checks"},
     {"gradients"},
     {"results"},
     {"core"},

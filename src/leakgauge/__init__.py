@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from leakgauge.defenses.quantise import Quantise as Quantise
     from leakgauge.defenses.sign import Sign as Sign
     from leakgauge.defenses.vib import VIB as VIB
+    from leakgauge.model_checks.guard import ModelRefusedError as ModelRefusedError
+    from leakgauge.model_checks.guard import guard as guard
     from leakgauge.result import Result as Result
     from leakgauge.results.measurements import Estimate as Estimate
     from leakgauge.results.measurements import Measurement as Measurement
@@ -36,6 +38,7 @@ else:
         "core.types": "Dataset Task",
         "data.arrays": "from_arrays",
         "defenses": "Clip DPSGD Noise Perturb Prune Quantise Sign VIB",
+        "model_checks.guard": "ModelRefusedError guard",
         "result": "Result",
         "results.measurements": "Estimate Measurement",
         "runs.question": "Question",
