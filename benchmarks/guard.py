@@ -34,7 +34,7 @@ RECORDS, BATCH, STEPS, RATE, JUMP = 1536, 64, 5, 0.05, 10.0
 MOST_ALARMS = 0.01
 NETWORKS = {
     "MLP, 100 units, Adult": InversionSpec(data="adult", images=RECORDS),
-    "LeNet with ReLUs, CIFAR-10": InversionSpec(data="cifar10", net="lenet-relu", images=RECORDS),
+    "three convolutions, CIFAR-10": InversionSpec(data="cifar10", net="cnn", images=RECORDS),
     "ResNet20 with BatchNorm, CIFAR-10": InversionSpec(
         data="cifar10", net="resnet20", images=RECORDS
     ),
@@ -128,8 +128,8 @@ def main() -> int:
             refused += sum(verdict.refused for verdict in verdicts)
             checked += len(verdicts)
             print(
-                f"{name}, seed {seed}: {sum(v.refused for v in verdicts)} of {len(verdicts)} honest "
-                f"models refused {dict(reasons) or ''}; accuracy {honest.accuracy:.2f}; "
+                f"{name}, seed {seed}: {sum(v.refused for v in verdicts)} of {len(verdicts)} "
+                f"honest models refused {dict(reasons)}; accuracy {honest.accuracy:.2f}; "
                 f"largest figures {largest(verdicts)}"
             )
             for when, model in (("untrained", honest.models[0]), ("trained", honest.models[-1])):

@@ -16,6 +16,7 @@ from leakgauge.model_checks.signs import (
     equal_rows,
     muted,
     other_layers,
+    outputs_of,
     replaced,
     single_units,
     zero_rows,
@@ -128,6 +129,11 @@ def guard(
         signs.append(single_units(seen))
     if seen[0].head:
         signs += [zero_rows(model, seen[0].head), muted(model, seen)]
+        if outputs_of(model, seen[0].head) < 3:
+            unchecked.append(
+                "whether the last layer isolates a class (with two outputs, it looks like a model "
+                "that expects one class)"
+            )
     else:
         unchecked.append("the last layer (it is not linear)")
     return ModelVerdict(tuple(signs), tuple(unchecked))

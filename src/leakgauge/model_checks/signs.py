@@ -22,11 +22,14 @@ EQUAL_ROWS, SINGLE_UNITS, MUTED, REPLACED = (
 ZERO_ROWS, CHANGED_LAYERS = "empty outputs", "other layers"
 """Names of the signs."""
 
-LIMITS = {EQUAL_ROWS: 0.5, SINGLE_UNITS: 0.3, MUTED: 0.5, REPLACED: 0.5, ZERO_ROWS: 0.0}
+LIMITS = {EQUAL_ROWS: 0.5, SINGLE_UNITS: 0.2, MUTED: 0.5, REPLACED: 0.5, ZERO_ROWS: 0.0}
 """Figure of each sign above which a model is refused."""
 
 LEAST_BATCH = 32
 """Smallest batch in which units for single records are told from units that few records reach."""
+
+MANY = 0.25
+"""Share of a batch that more than a tenth of an honest layer's units in use see."""
 
 SAME_DIRECTION = 0.99
 """Cosine from which two rows of weights are equal."""
@@ -103,19 +106,30 @@ def _with_equals(rows: Tensor) -> float:
 
 def zero_rows(model: nn.Module, head: str) -> Sign:
     """Return the share of the head's rows that are all zero, where some are not."""
-    layer = dict(model.named_modules())[head]
-    assert isinstance(layer, nn.Linear)
+    layer = _linear(model, head)
     empty = float((layer.weight.detach().abs().amax(dim=1) == 0).float().mean())
     value = empty if empty < 1 else 0.0
     said = f"{value:.0%} of the outputs of {head!r} do not depend on the record, and the others do"
     return Sign(ZERO_ROWS, value, LIMITS[ZERO_ROWS], said)
 
 
+def outputs_of(model: nn.Module, head: str) -> int:
+    """Return the number of outputs of the last layer."""
+    return _linear(model, head).out_features
+
+
+def _linear(model: nn.Module, name: str) -> nn.Linear:
+    layer = model.get_submodule(name)
+    assert isinstance(layer, nn.Linear)
+    return layer
+
+
 def single_units(seen: Sequence[Observed]) -> Sign:
     """Return the largest share of a layer's units that a single record of a batch reaches.
 
     Units that no record reaches do not count; shares are means over the batches. Trap weights and
-    quantile biases make such units.
+    quantile biases make such units alone. Large steps of an honest training leave such units, too,
+    next to some that many records reach; a layer with those does not count.
     """
     by_layer: dict[str, list[float]] = {}
     for one in seen:
@@ -131,8 +145,10 @@ def single_units(seen: Sequence[Observed]) -> Sign:
 
 def _single_share(layer: LayerSeen) -> float:
     reached = (layer.slopes != 0).sum(dim=0)
-    used = int((reached > 0).sum())
-    return int((reached == 1).sum()) / used if used else 0.0
+    used = reached[reached > 0]
+    if not len(used) or float(used.float().quantile(0.9)) > MANY * len(layer.slopes):
+        return 0.0
+    return float((used == 1).float().mean())
 
 
 def muted(model: nn.Module, seen: Sequence[Observed]) -> Sign:
@@ -150,7 +166,7 @@ def muted(model: nn.Module, seen: Sequence[Observed]) -> Sign:
 
 def _muted_share(model: nn.Module, one: Observed) -> float:
     head = next(layer for layer in one.layers if layer.name == one.head)
-    weights = dict(model.named_modules())[one.head].weight.detach()
+    weights = _linear(model, one.head).weight.detach()
     at_output = head.slopes.norm(dim=1) * weights.norm()
     passed = head.before / at_output.clamp(min=torch.finfo(at_output.dtype).tiny)
     guess = torch.tensor(float(max(len(weights), 2))).log()
@@ -167,7 +183,7 @@ def replaced(params: Mapping[str, Tensor], previous: Mapping[str, Tensor]) -> Si
     changes = {
         name: _change(leaf, previous[name])
         for name, leaf in params.items()
-        if leaf.numel() >= LEAST_NUMBERS and name in previous
+        if leaf.numel() >= LEAST_NUMBERS and name in previous and leaf.shape == previous[name].shape
     }
     value, worst = 0.0, ""
     for name, change in changes.items():

@@ -86,15 +86,17 @@ class FirstLayer:
             units: a unit of the layer for each record ``[n]``.
         """
 
-        def shifted(added: Tensor) -> Tensor:
-            self._added = added
-            return self.outputs(x)
-
-        zeros = torch.zeros(len(x), len(self.bias), dtype=x.dtype, device=x.device)
+        self._added = torch.zeros(len(x), len(self.bias), dtype=x.dtype, device=x.device)
+        self._added.requires_grad_()
         try:
-            out, slopes, *_ = torch.func.jvp(
-                shifted, (zeros,), (zeros.scatter(1, units[:, None], 1.0),)
-            )
+            with torch.enable_grad():
+                out = self.outputs(x)
+                # Linear in these weights, so the slope by them is that of each output.
+                weights = torch.zeros_like(out, requires_grad=True)
+                (by_unit,) = torch.autograd.grad(
+                    (out * weights).sum(), self._added, create_graph=True
+                )
+                (slopes,) = torch.autograd.grad(by_unit.gather(1, units[:, None]).sum(), weights)
         finally:
             self._added = None
         return out.detach(), slopes.detach()

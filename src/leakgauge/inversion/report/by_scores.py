@@ -21,6 +21,9 @@ MOST_COLUMNS, MANY_COLUMNS = 0.9, 0.5
 of tokens."""
 
 
+MOST_IMAGES = 0.5
+"""Smallest share of images that can be recognised for a verdict on all images."""
+
 SOME_IMAGES = "Some images recognisable"
 """The verdict where single images were rebuilt, and most were not."""
 
@@ -69,14 +72,21 @@ def _or_single(
 ) -> InversionVerdict:
     """Return the verdict, or a clear one where single records were rebuilt and most were not.
 
+    A few exact records raise a mean PSNR as much as they can lie hidden under one.
+
     Args:
         verdict: verdict on the mean over all records.
         share: share of records that were rebuilt each.
         words: the clear verdict in a few words.
     """
-    if verdict.level not in ("none", "weak") or not is_beyond_chance(share):
+    if not is_beyond_chance(share):
         return verdict
     assert share is not None
+    hidden = verdict.level in ("none", "weak")
+    if not hidden and (verdict.figure is None or verdict.figure.metric != PSNR):
+        return verdict
+    if not hidden and share.estimate.value >= MOST_IMAGES:
+        return verdict
     return replace(
         verdict, level="clear", words=words, strength=max(verdict.strength, share.estimate.value)
     )

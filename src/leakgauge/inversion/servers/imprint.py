@@ -18,6 +18,12 @@ from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdat
 CONFIRMED = 1e-3
 """Largest relative difference of a candidate's own gradient at its unit from the received one."""
 
+OUTSIDE = 0.05
+"""Largest share of a candidate's own gradient at all units outside the span of the received one."""
+
+ROUNDING = 1e-5
+"""Size of a dimension of a gradient, relative to the largest, below which it is rounding."""
+
 SAME = 1e-3
 """Largest difference of a coordinate between two candidates that are one, relative to the largest
 coordinate where that is above 1."""
@@ -35,9 +41,12 @@ class Imprint(Method):
 
     Where a single record reaches a unit, the gradient of its weights divided by that of its bias is
     the record. Where all units measure the same number, the differences of neighbouring units take
-    the place of single ones. A quotient is a record if its own gradient at the unit, under some
-    label, equals the received one; a mixture of records fails this. Confirmed records come first,
-    then other quotients by the size of their gradients.
+    the place of single ones. A quotient is a record if, under some label, its own gradient at the
+    unit equals the received one, and that at all units lies in the span of the received gradient's
+    columns, which has as many dimensions as the batch has records. A mixture of records fails this.
+    Where the records depend on each other, or are more than units or values, the second test does
+    not hold, and the first is ten times as strict. Confirmed records come first, then other
+    quotients by the size of their gradients.
 
     Confirmation is ours; the papers count how many records are among the quotients.
 
@@ -122,7 +131,7 @@ def read(layer: FirstLayer, task: Task, seen: ObservedUpdates, grads: Grads) -> 
         InputError: the gradients do not fit the first layer, or are not finite.
     """
     weight, bias = first_gradients(task, seen.params, grads)
-    units = torch.arange(len(bias), device=bias.device)
+    whole, units = weight, torch.arange(len(bias), device=bias.device)
     if measures_one_number(layer.weight):
         units = layer.bias.argsort(descending=True, stable=True)  # records leave them in this order
         weight, bias = weight[units], bias[units]
@@ -133,10 +142,40 @@ def read(layer: FirstLayer, task: Task, seen: ObservedUpdates, grads: Grads) -> 
     gaps, labels = _gaps(layer, x, units, bias * seen.shape[0])
     is_active = (x * layer.weight[units]).sum(dim=1) + layer.bias[units] > 0
     confirmed = is_active & (gaps <= CONFIRMED)
+    basis = columns_of(whole, seen.shape[0])
+    if basis is None:
+        confirmed &= gaps <= CONFIRMED / 10
+    else:
+        passed = confirmed.nonzero().flatten()
+        confirmed[passed] = _outside(layer.gradients(x[passed], labels[passed]), basis) <= OUTSIDE
     # Sizes of gradients are below the largest, so confirmed candidates come first.
     rank = torch.where(confirmed, gaps, 2.0 - bias.abs() / bias.abs().max())
     order = rank.argsort(stable=True)
     return Quotients(x[order], labels[order], confirmed[order])
+
+
+def columns_of(received: Tensor, records: int) -> Tensor | None:
+    """Return a basis ``[H, B]`` of the gradients of a batch's records at the layer's output.
+
+    None where the received gradient has fewer than B dimensions above rounding.
+
+    Args:
+        received: gradient of the layer's weights ``[H, D]``: a sum over the batch of products of a
+            record's gradient at the output and the record.
+        records: B, the records of the batch.
+    """
+    if records > min(received.shape):
+        return None
+    squares, vectors = torch.linalg.eigh(received @ received.T)
+    if squares[-records] <= ROUNDING**2 * squares[-1]:
+        return None
+    return vectors[:, -records:]
+
+
+def _outside(own: Tensor, basis: Tensor) -> Tensor:
+    """Return the share of gradients ``[n, H]`` outside the span of a basis ``[H, B]``, ``[n]``."""
+    rest = own - own @ basis @ basis.T
+    return rest.norm(dim=1) / own.norm(dim=1).clamp(min=torch.finfo(own.dtype).tiny)
 
 
 def measures_one_number(weight: Tensor) -> bool:
