@@ -29,6 +29,9 @@ EXACT = "exact"
 EXACT_BATCH = "exact-batch"
 """Recovers whole batches from gradients of a first linear layer before a ReLU."""
 
+TABLEAK = "tableak"
+"""Pools searches for rows of a table, with a confidence for each cell."""
+
 DAGER = "dager"
 """Reads token sequences from gradients of a language model."""
 
@@ -49,11 +52,12 @@ METHODS = {
     STRONGEST: f"{_PRESETS}:LEAKGAUGE",
     EXACT: "leakgauge.inversion.exact:Division",
     EXACT_BATCH: "leakgauge.inversion.exact_batch.method:ExactBatch",
+    TABLEAK: "leakgauge.inversion.tableak.method:TabLeak",
     DAGER: "leakgauge.inversion.text.method:Dager",
 }
 """Import path of each method, which is imported on first use."""
 
-FOR_UPDATES = tuple(name for name in METHODS if name not in (EXACT, DAGER))
+FOR_UPDATES = tuple(name for name in METHODS if name not in (EXACT, TABLEAK, DAGER))
 """Built-in methods that need nothing but an update and public records."""
 
 REGISTRY = Registry("attack", METHODS, "leakgauge.inversion_methods")
