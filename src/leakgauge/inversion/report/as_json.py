@@ -69,9 +69,7 @@ def _of_attempt(run: Run, test: Test, facts: Plain) -> Plain:
         "columns": _values(test, f"{COLUMNS}: "),
         **{name: _ends(test.at(name)) for name in _SOMETIMES if test.at(name)},
         **{
-            name: found
-            for name in (MOST_SURE, LEAST_SURE)
-            if (found := _values(test, f"{name}: "))
+            name: found for name in (MOST_SURE, LEAST_SURE) if (found := _values(test, f"{name}: "))
         },
         "matching": _values(test, "matching_"),
         "joint": _joint(test),

@@ -80,7 +80,8 @@ def _fit_together(rows: dict[str, RecordRows], attempts: int) -> bool:
     columns = [list(row) for row in rows[TRUTH]]
     rebuilt = [rows[str(at)] for at in range(attempts)]
     return all(
-        [list(row) for row in one] == columns and all(_is_cell(v) for row in one for v in row.values())
+        [list(row) for row in one] == columns
+        and all(_is_cell(v) for row in one for v in row.values())
         for one in rebuilt
     )
 

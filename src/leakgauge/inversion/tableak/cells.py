@@ -1,4 +1,4 @@
-"""Cells of encoded rows: a relaxation that a search can move in, and the comparison of two cells."""
+"""Cells of encoded rows: a relaxation for a search, and the comparison of two cells."""
 
 import torch
 from torch import Tensor

@@ -1,5 +1,6 @@
 """TabLeak as a method of ``leakgauge invert``."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -8,17 +9,18 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import require, require_count, require_positive
-from leakgauge.core.types import Grads, Schema, Task
+from leakgauge.core.types import Schema, Task
 from leakgauge.gradients.probing import trainable
 from leakgauge.inversion.methods import TABLE, TABLEAK, Method, Traits
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 from leakgauge.inversion.search.checks import check_gradients
 from leakgauge.inversion.search.distances import (
-    RecordGradients,
+    UpdateDistance,
     distance_from,
     gradients_of,
 )
 from leakgauge.inversion.search.engine import draw_starts, repeats, search
+from leakgauge.inversion.search.layer_weights import objective_of
 from leakgauge.inversion.search.objective import Cosine, agreement
 from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.inversion.tableak.cells import hardened, relaxed
@@ -45,6 +47,8 @@ class TabLeak(Method):
         lr: step size of Adam on signs.
         iterations: steps of each search; None takes ``ITERATIONS``.
         restarts: number of members where it is above 1.
+        keep_best: whether a search ends at its point of smallest loss; the authors' ends at the
+            last one.
 
     References:
         Vero et al., TabLeak: Tabular Data Leakage in Federated Learning, ICML 2023 (arXiv
@@ -63,14 +67,15 @@ class TabLeak(Method):
     lr: float = 0.06
     iterations: int | None = None  # type: ignore[assignment]  # a number from __post_init__ on
     restarts: int = 1
+    keep_best: bool = False
 
     def __post_init__(self) -> None:
         require_count(self.members, "members")
         require_positive(self.lr, "lr")
         require_count(self.restarts, "restarts")
-        if self.iterations is None:
-            object.__setattr__(self, "iterations", ITERATIONS)
-        require_count(self.iterations, "iterations")
+        steps = ITERATIONS if self.iterations is None else self.iterations
+        require_count(steps, "iterations")
+        object.__setattr__(self, "iterations", steps)
 
     @property
     def settings(self) -> SearchSettings:
@@ -79,11 +84,11 @@ class TabLeak(Method):
             objective=Cosine(),
             optimizer="signed-adam",
             lr=self.lr,
-            iterations=self.iterations,
+            iterations=self.iterations or ITERATIONS,
             restarts=self.restarts if self.restarts > 1 else self.members,
             schedule="constant",
             start="uniform",
-            keep_best=False,
+            keep_best=self.keep_best,
         )
 
     def rebuild(
@@ -99,7 +104,12 @@ class TabLeak(Method):
         sent = {name: seen.grads[name].detach().to(leaf) for name, leaf in params.items()}
         update = gradients_of(task, params, known.steps if known.simulate else None)
         form = partial(relaxed, schema=schema, low=known.low, high=known.high)
-        found = self._members(form, update, sent, labels, seen.shape, options)
+        measure = objective_of(self.settings.objective, task.model)
+        distance = distance_from(
+            sent, update, measure, recorded=repeats(self.settings, len(labels))
+        )
+        like = next(iter(sent.values())).new_zeros(seen.shape)
+        found = self._members(form, distance, labels, like, options)
         every = form(found.x[:, None] if found.restart_x is None else found.restart_x)
         x, confidence = _pool(every, found, schema)
         with torch.no_grad():
@@ -116,23 +126,29 @@ class TabLeak(Method):
 
     def _members(
         self,
-        form: "partial[Tensor]",
-        update: RecordGradients,
-        sent: Grads,
+        form: Callable[[Tensor], Tensor],
+        distance: UpdateDistance,
         labels: Tensor,
-        shape: tuple[int, ...],
+        like: Tensor,
         options: AttackOptions,
     ) -> Reconstruction:
-        """Return the searches of all members, in the variables of ``form``."""
-        settings, targets = self.settings, len(labels)
-        distance = distance_from(sent, update, Cosine(), recorded=repeats(settings, targets))
+        """Return the searches of all members, in the variables of ``form``.
+
+        Args:
+            form: makes rows of variables ``[..., D]``.
+            distance: distance of rows' updates from those that were sent.
+            labels: labels ``[T, B]``.
+            like: a batch ``[B, D]``, which gives shape, type and device.
+            options: seed, progress and checkpoint.
+        """
+        settings = self.settings
         start = draw_starts(
             settings,
-            shape,
-            targets=targets,
+            tuple(like.shape),
+            targets=len(labels),
             seed=options.seed,
             first_target=options.first_target,
-            like=next(iter(sent.values())),
+            like=like,
         )
         return search(
             lambda z, y, rows: distance(form(z), y, rows),

@@ -93,5 +93,5 @@ def _entropy(shares: Tensor) -> Tensor:
     """Return the entropy of shares ``[B, k]`` over the logarithm of k, ``[B]`` from 0 to 1."""
     if shares.shape[-1] == 1:
         return torch.zeros_like(shares[..., 0])
-    entropy = torch.special.entr(shares / shares.sum(-1, keepdim=True)).sum(-1)
-    return (entropy / math.log(shares.shape[-1])).clamp(0, 1)
+    terms: Tensor = torch.special.entr(shares / shares.sum(-1, keepdim=True))
+    return (terms.sum(-1) / math.log(shares.shape[-1])).clamp(0, 1)
