@@ -16,11 +16,11 @@ UpdateDistance = Callable[[Tensor, Tensor, Tensor], Tensor]
 """``(x [N, B, ...], y [N, B] or [N, B, classes], targets [N]) -> [N]``: how far the gradients of
 each row are from those of its target."""
 
-RecordGradients = Callable[[Tensor, Tensor], Grads]
+UpdatesOfRecords = Callable[[Tensor, Tensor], Grads]
 """``(x [N, B, ...], y [N, B]) -> leaf [N, *p]``: the update of each row's records."""
 
 
-def gradients_of(task: Task, params: Params, local: LocalSteps | None) -> RecordGradients:
+def gradients_of(task: Task, params: Params, local: LocalSteps | None) -> UpdatesOfRecords:
     """Return the updates of records, differentiable in them.
 
     Args:
@@ -38,7 +38,7 @@ def gradients_of(task: Task, params: Params, local: LocalSteps | None) -> Record
 
 
 def distance_from(
-    seen: Grads, gradients: RecordGradients, measure: Objective, *, recorded: bool
+    seen: Grads, gradients: UpdatesOfRecords, measure: Objective, *, recorded: bool
 ) -> UpdateDistance:
     """Return the distance of guessed records' updates from those of T targets.
 
