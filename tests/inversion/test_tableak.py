@@ -30,7 +30,7 @@ from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.tableak.accuracy import cells_right, random_rows, sure_cells
-from leakgauge.inversion.tableak.cells import TOLERANCE, hardened, relaxed, same_cells
+from leakgauge.inversion.tableak.cells import hardened, relaxed, same_cells
 from leakgauge.inversion.tableak.method import TabLeak
 from leakgauge.inversion.tableak.pooling import aligned, confidence_of, pooled
 from leakgauge.models import mlp
@@ -131,7 +131,7 @@ def test_cells_agree_where_decoded_columns_do() -> None:
     truth, other = rows(300), rows(300, seed=1)
     other[:100, 0] = truth[:100, 0] + torch.linspace(-0.6, 0.6, 100)
     truth[7, 6:11] = 0  # an unknown category
-    wanted = column_hits(other, truth, SCHEMA, tolerance=TOLERANCE)
+    wanted = column_hits(other, truth, SCHEMA, tolerance=0.319)
     found = same_cells(other, truth, SCHEMA)
     for at, name in enumerate(("age", "town", "pay", "job")):
         assert found[:, at].tolist() == wanted[name].tolist(), name
@@ -175,7 +175,7 @@ def test_pooling_and_confidence_are_those_of_a_literal_version(count: int) -> No
                 assert sure[row, place] == 0
                 continue
             spread = float(np.std(members[:, row, at].numpy(), ddof=1))
-            chance = math.erf(TOLERANCE / spread / math.sqrt(2))
+            chance = math.erf(0.319 / spread / math.sqrt(2))
             assert float(sure[row, place]) == pytest.approx(chance)
 
 
@@ -323,6 +323,19 @@ def test_a_run_scores_cells_and_says_what_confidence_is_worth() -> None:
     measured = {one.metric: one for one in measurements_of(attempt, "people", played)}
     assert measured["cells"].estimate.n == 4
     assert 0 < measured["cells"].chance < 1
+
+
+@pytest.mark.parametrize("columns", [("height", "age"), ("town", "sex")])
+def test_a_run_on_a_table_of_one_kind_of_column(columns: tuple[str, ...]) -> None:
+    played = rebuild(*staged(people()[[*columns, "income"]], iterations=30))
+    kinds = {name.split(": ")[1] for name in played.scores if "_sure" in name}
+    assert kinds == {"numbers" if "age" in columns else "categories"}
+
+
+def test_a_single_member_says_nothing_of_numbers() -> None:
+    played = rebuild(*staged(people(), method="tableak:members=1"))
+    assert "most_sure: categories" in played.scores
+    assert "most_sure: numbers" not in played.scores
 
 
 def test_confidences_go_with_their_rows_and_survive_a_kill(tmp_path: Path) -> None:

@@ -133,8 +133,8 @@ def cell_scores(
         confidence: confidence of each cell ``[T, B, C]``, in the order of ``x``.
 
     Returns:
-        The share of right cells of each record ``[N]``; with a confidence also the shares of the
-        most and the least confident cells, one per update ``[T]``.
+        The share of right cells of each record ``[N]``; with a confidence that differs between
+        cells also the shares of the most and the least confident cells, one per update ``[T]``.
     """
     schema = scenario.schema
     if schema is None:
@@ -146,8 +146,9 @@ def cell_scores(
     sure = reordered(confidence, order).view(hits.shape)
     for kind, named in (("category", "categories"), ("number", "numbers")):
         own = [at for at, one in enumerate(schema.columns) if one.kind == kind]
-        if own:
-            found = sure_cells(hits[..., own].flatten(1), sure[..., own].flatten(1))
+        right, confident = hits[..., own].flatten(1), sure[..., own].flatten(1)
+        if own and bool((confident.amax(1) > confident.amin(1)).all()):
+            found = sure_cells(right, confident)
             scores |= {f"{MOST_SURE}: {named}": found.most, f"{LEAST_SURE}: {named}": found.least}
     return scores
 
