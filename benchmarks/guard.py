@@ -77,7 +77,8 @@ def train(scenario: Scenario, rounds: int, seed: int) -> Honest:
         for _ in range(STEPS):
             rows = torch.randint(len(scenario.x), (BATCH,), generator=generator)
             optimizer.zero_grad()
-            cross_entropy(model(scenario.x[rows]), scenario.y[rows]).backward()
+            loss = cross_entropy(model(scenario.x[rows]), scenario.y[rows])
+            torch.autograd.backward(loss)
             optimizer.step()
         models.append(copy.deepcopy(model).eval())
     with torch.no_grad():

@@ -67,6 +67,7 @@ def test_no_function_hides_a_module() -> None:
 
 
 TWICE = {
+    "GuardModel": "each framework's users import theirs, as with KeepUpdates",
     "KeepUpdates": "each framework's users import theirs, under the name that both know",
 }
 """Class names that may stand for two classes, and why."""

@@ -15,7 +15,7 @@ from leakgauge.inversion.run.preparing import prepare
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
 from leakgauge.inversion.spec import InversionSpec
-from leakgauge.inversion.words import CLASS_MEAN, GUESSES, MEAN, NEAREST, PUBLIC
+from leakgauge.inversion.words import CLASS_MEAN, DRAWN, GUESSES, MEAN, NEAREST, PUBLIC
 from leakgauge.runs.spec import make_spec
 from support.sources import people, pictures, table_source
 
@@ -116,6 +116,7 @@ def test_every_attempt_has_its_guesses(kind: str) -> None:
         scenario, attempt = staged(source, label="income", net="mlp", method=method)
     played = rebuild(scenario, attempt)
     wanted = set(GUESSES) - ({CLASS_MEAN} if kind == "exact" else set())
+    wanted |= {DRAWN} if scenario.schema is not None else set()
     assert set(played.baselines) == wanted
     facts = facts_of(attempt, played)
     assert set(facts["baselines"]) == wanted
@@ -126,4 +127,4 @@ def test_every_attempt_has_its_guesses(kind: str) -> None:
         value = float(played.scores["psnr"].mean())
         assert one.estimate.value == pytest.approx(value - psnr)
     again = scenario.baselines.guesses(scenario.x[:, None], None)
-    assert set(again) == set(GUESSES) - {CLASS_MEAN}
+    assert set(again) == wanted - {CLASS_MEAN}

@@ -10,7 +10,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Task
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
-from leakgauge.inversion.search import engine
+from leakgauge.inversion.search import distances
 from leakgauge.inversion.search.engine import (
     draw_starts,
     objective_of,
@@ -614,7 +614,7 @@ def test_the_engine_goes_by_the_fast_gradients(monkeypatch) -> None:
         calls.append(1)
         return differentiable_gradients(*given, **named)
 
-    monkeypatch.setattr(engine, "differentiable_gradients", counted)
+    monkeypatch.setattr(distances, "differentiable_gradients", counted)
     task = task_of()
     rebuilt(task, *records(3, 1), replace(QUICK, restarts=2))
     assert len(calls) == QUICK.iterations + 2  # the last one tells how far the update is matched

@@ -254,7 +254,7 @@ def test_a_table_is_reported_by_column(go: Go, table: Path) -> None:
     found = told(go, "--method", "exact", on=table)
     assert found["psnr"] is None
     assert found["columns"] == dict.fromkeys(("height", "town", "sex", "age"), 1.0)
-    assert found["per_image"] == [{"columns": 1.0}] * 2
+    assert found["per_image"] == [{"columns": 1.0, "cells": 1.0}] * 2
     out = go("--method", "exact", on=table)[1]
     assert "100 % of the columns of 2 records were rebuilt right" in out
     assert found["iterations"] == 0  # nothing is searched for

@@ -24,7 +24,15 @@ from leakgauge.inversion import words
 from leakgauge.inversion.checking import check
 from leakgauge.inversion.epochs.assignment import METHODS as IMAGE_MATCHINGS
 from leakgauge.inversion.labels.inference import LabelMethod
-from leakgauge.inversion.methods import DAGER, EXACT, EXACT_BATCH, FISHED, IMPRINT, METHODS
+from leakgauge.inversion.methods import (
+    DAGER,
+    EXACT,
+    EXACT_BATCH,
+    FISHED,
+    IMPRINT,
+    METHODS,
+    TABLEAK,
+)
 from leakgauge.inversion.question import QUESTION
 from leakgauge.inversion.run import answering
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
@@ -224,7 +232,7 @@ def test_a_table_is_scored_by_column(tmp_path: Path) -> None:
     assert "--defense dpsgd" in section.next_command
     told = QUESTION.to_json(answer, folder)
     assert told["columns"] == dict.fromkeys(("height", "town", "sex", "age"), 1.0)
-    assert told["per_image"] == [{"columns": 1.0}] * 2
+    assert told["per_image"] == [{"columns": 1.0, "cells": 1.0}] * 2
 
 
 # --- settings ------------------------------------------------------------------------------------
@@ -318,7 +326,8 @@ def test_paper_figures_that_no_attempt_has() -> None:
 
 
 def test_the_words_are_those_of_the_code_they_name() -> None:
-    assert (*PRESETS, EXACT, EXACT_BATCH, IMPRINT, FISHED, DAGER) == tuple(METHODS)
+    exact = (EXACT, EXACT_BATCH, TABLEAK, IMPRINT, FISHED)
+    assert (*PRESETS, *exact, DAGER) == tuple(METHODS)
     assert tuple(SCHEMES) == named.SCHEMES
     assert (*IMAGE_MATCHINGS, words.GRADIENTS, words.KNOWN) == words.MATCHINGS
     inferred = set(get_args(LabelMethod)) - {"auto", "idlg"}

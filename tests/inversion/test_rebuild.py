@@ -391,7 +391,7 @@ def test_exact_recovery_of_rows_and_of_what_it_cannot_tell() -> None:
     played = rebuild(scenario, attempt)
     torch.testing.assert_close(played.x, scenario.x, atol=1e-4, rtol=1e-4)
     columns = (f"columns: {name}" for name in ("height", "town", "sex", "age"))
-    names = {"columns", "records", *columns}
+    names = {"columns", "records", "cells", *columns}
     assert set(played.scores) == names
     assert all(values.tolist() == [1.0] * 4 for values in played.scores.values())
     # A net of one unit blends the records of a batch; what is not recovered is the guess.

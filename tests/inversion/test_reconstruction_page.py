@@ -273,7 +273,7 @@ def test_the_rules_over_several_epochs_are_said(
 def test_a_value_is_struck_out_where_it_is_wrong_not_where_it_is_written_otherwise() -> None:
     page = PAGES["table"]()
     assert re.findall(r'<td class="wrong">(.*?)</td>', page) == ["9", "z"]
-    assert "<td>41.2</td>" in page
+    assert '<td class="right">41.2</td>' in page
 
 
 def test_curves_have_the_colours_of_their_legend() -> None:

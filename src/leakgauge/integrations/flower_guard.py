@@ -9,7 +9,7 @@ from torch import nn
 from leakgauge.core.extras import not_installed
 from leakgauge.core.losses import LossFunction
 from leakgauge.integrations.flower_messages import is_training, keys_of, model_in
-from leakgauge.integrations.received_model import ReceivedModel, Records
+from leakgauge.integrations.received_model import OwnRecords, ReceivedModel
 from leakgauge.model_checks.guard import ModelRefusedError
 
 try:
@@ -46,7 +46,7 @@ class GuardModel:
     def __init__(
         self,
         model: Callable[[], nn.Module],
-        records: Callable[[Context], Records] | None = None,
+        records: Callable[[Context], OwnRecords] | None = None,
         *,
         loss: LossFunction | str = "cross_entropy",
         batch_size: int = 64,

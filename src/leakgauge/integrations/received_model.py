@@ -13,7 +13,7 @@ from leakgauge.core.user_code import one_line
 from leakgauge.integrations.kept_tensors import named_as
 from leakgauge.model_checks.guard import ModelRefusedError, ModelVerdict, guard
 
-Records = tuple[Tensor, Tensor]
+OwnRecords = tuple[Tensor, Tensor]
 """A client's records ``[n, ...]`` and their labels ``[n, ...]``."""
 
 
@@ -35,7 +35,7 @@ class ReceivedModel:
         self,
         received: Mapping[str, Tensor],
         previous: Mapping[str, Tensor] | None,
-        records: Callable[[], Records] | None,
+        records: Callable[[], OwnRecords] | None,
     ) -> ModelVerdict:
         """Return the verdict on a received model.
 

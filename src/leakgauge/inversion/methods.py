@@ -35,6 +35,9 @@ IMPRINT = "imprint"
 FISHED = "fished"
 """Searches for the records of the one class that a server isolated."""
 
+TABLEAK = "tableak"
+"""Pools searches for rows of a table, with a confidence for each cell."""
+
 DAGER = "dager"
 """Reads token sequences from gradients of a language model."""
 
@@ -55,13 +58,14 @@ METHODS = {
     STRONGEST: f"{_PRESETS}:LEAKGAUGE",
     EXACT: "leakgauge.inversion.exact:Division",
     EXACT_BATCH: "leakgauge.inversion.exact_batch.method:ExactBatch",
+    TABLEAK: "leakgauge.inversion.tableak.method:TabLeak",
     IMPRINT: "leakgauge.inversion.servers.imprint:Imprint",
     FISHED: "leakgauge.inversion.servers.fished:fished",
     DAGER: "leakgauge.inversion.text.method:Dager",
 }
 """Import path of each method, which is imported on first use."""
 
-FOR_UPDATES = tuple(name for name in METHODS if name not in (EXACT, FISHED, DAGER))
+FOR_UPDATES = tuple(name for name in METHODS if name not in (EXACT, TABLEAK, FISHED, DAGER))
 """Built-in methods that need nothing but an update and public records."""
 
 REGISTRY = Registry("attack", METHODS, "leakgauge.inversion_methods")

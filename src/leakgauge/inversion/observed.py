@@ -124,6 +124,8 @@ class Reconstruction:
             as 0 or 1; None for a method that does not compute it.
         label_residual: distance of counted labels from whole numbers ``[T]``, in records; None
             where labels were not counted.
+        confidence: how sure the method is of each cell of a table, ``[T, B, C]`` from 0 to 1 for
+            its C columns; None for a method that does not say.
     """
 
     x: Tensor
@@ -143,6 +145,7 @@ class Reconstruction:
     certified: Tensor | None = None
     restart_x: Tensor | None = None
     restart_labels: Tensor | None = None
+    confidence: Tensor | None = None
 
     @classmethod
     def direct(

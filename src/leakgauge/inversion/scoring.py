@@ -14,8 +14,9 @@ from leakgauge.data.decode import column_hits
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import SSIM_WINDOW, align_to_truth, psnr, ssim
 from leakgauge.inversion.metrics.table import COLUMNS, LPIPS, PSNR, RECORDS, SSIM
+from leakgauge.inversion.tableak.accuracy import random_rows
 from leakgauge.inversion.text.recovered import guessed_tokens, token_scores
-from leakgauge.inversion.words import CLASS_MEAN, MEAN, NEAREST, PUBLIC, SMALL_SIDE
+from leakgauge.inversion.words import CLASS_MEAN, DRAWN, MEAN, NEAREST, PUBLIC, SMALL_SIDE
 
 MSE = "mse"
 
@@ -84,10 +85,12 @@ class Baselines:
     Attributes:
         public: public records, encoded as the attacked ones.
         mean: the mean of public records ``[...]``; the most frequent tokens of public sequences.
+        schema: columns of a table, which are drawn at random for a guess; None for other records.
     """
 
     public: Dataset
     mean: Tensor
+    schema: Schema | None = None
 
     def guesses(self, truth: Tensor, labels: Tensor | None) -> dict[str, Tensor]:
         """Return the guesses by name, in the order of the truth, ``[N, ...]``.
@@ -112,6 +115,9 @@ class Baselines:
             guesses[PUBLIC] = in_true_order(typical, truth)
         else:
             guesses[PUBLIC] = public[_nearest(public, self.mean[None])].expand_as(rows)
+        if self.schema is not None:
+            drawn = random_rows(public, truth.shape[:2], self.schema, seed=0)
+            guesses[DRAWN] = in_true_order(drawn, truth)
         guesses[NEAREST] = public[_nearest(public, rows)]
         return guesses
 
@@ -139,8 +145,23 @@ class Baselines:
 
 def in_true_order(x: Tensor, truth: Tensor) -> Tensor:
     """Return rebuilt batches ``[T, B, ...]`` in the order of the truth, ``[T * B, ...]``."""
-    pairs = zip(x, truth, strict=True)
-    return torch.cat([batch[align_to_truth(batch, real)] for batch, real in pairs])
+    return reordered(x, true_order(x, truth))
+
+
+def true_order(x: Tensor, truth: Tensor) -> Tensor:
+    """Return the positions of rebuilt records in the order of the truth, ``[T, B]``.
+
+    Args:
+        x: rebuilt batches ``[T, B, ...]``.
+        truth: true batches ``[T, B, ...]``.
+    """
+    return torch.stack([align_to_truth(*pair) for pair in zip(x, truth, strict=True)])
+
+
+def reordered(values: Tensor, order: Tensor) -> Tensor:
+    """Return values of batches ``[T, B, ...]`` in another order ``[T, B]``, ``[T * B, ...]``."""
+    pairs = zip(values, order, strict=True)
+    return torch.cat([batch[places.to(batch.device)] for batch, places in pairs])
 
 
 def nearest_pairs(x: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:

@@ -101,6 +101,9 @@ MEAN, CLASS_MEAN, PUBLIC, NEAREST = GUESSES
 label's, the public record nearest to that mean, and the one nearest to the truth, which no attacker
 can make."""
 
+DRAWN = "random rows"
+"""Guess of rows of a table: each column is drawn from the public records by itself."""
+
 FREQUENT = "most frequent tokens"
 """Guess of a sequence: the most frequent public token at each position."""
 

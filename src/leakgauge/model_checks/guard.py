@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from leakgauge.core.checks import InputError, require, require_count
 from leakgauge.core.losses import LossFunction
 from leakgauge.core.types import Task
-from leakgauge.model_checks.observed import Observed, observe
+from leakgauge.model_checks.observed import ModelSeen, observe
 from leakgauge.model_checks.signs import (
     LEAST_BATCH,
-    Sign,
+    ModelSign,
     equal_rows,
     muted,
     other_layers,
@@ -39,7 +39,7 @@ class ModelVerdict:
         unchecked: what was not checked, and why, one sentence each.
     """
 
-    signs: tuple[Sign, ...]
+    signs: tuple[ModelSign, ...]
     unchecked: tuple[str, ...]
 
     @property
@@ -48,7 +48,7 @@ class ModelVerdict:
         return bool(self.reasons)
 
     @property
-    def reasons(self) -> tuple[Sign, ...]:
+    def reasons(self) -> tuple[ModelSign, ...]:
         """The signs above their limits."""
         return tuple(one for one in self.signs if one.refuses)
 
@@ -139,7 +139,7 @@ def guard(
     return ModelVerdict(tuple(signs), tuple(unchecked))
 
 
-def _observations(task: Task, x: Tensor, y: Tensor, batch_size: int) -> Iterator[Observed]:
+def _observations(task: Task, x: Tensor, y: Tensor, batch_size: int) -> Iterator[ModelSeen]:
     """Return what whole batches show; a single smaller one where there are fewer records."""
     size = min(batch_size, len(x))
     for at in range(0, min(len(x) // size, MOST_BATCHES) * size, size):

@@ -12,7 +12,7 @@ from leakgauge.gradients.probing import private
 
 
 @dataclass(frozen=True, eq=False)
-class LayerSeen:
+class LinearSeen:
     """One linear layer under a batch of B records.
 
     Attributes:
@@ -27,7 +27,7 @@ class LayerSeen:
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class ModelSeen:
     """A model under a batch of B records, in evaluation mode.
 
     Attributes:
@@ -37,11 +37,11 @@ class Observed:
     """
 
     losses: Tensor
-    layers: tuple[LayerSeen, ...]
+    layers: tuple[LinearSeen, ...]
     head: str = ""
 
 
-def observe(task: Task, x: Tensor, y: Tensor) -> Observed:
+def observe(task: Task, x: Tensor, y: Tensor) -> ModelSeen:
     """Run records through a copy of the model, and return what they show.
 
     Args:
@@ -76,9 +76,9 @@ def observe(task: Task, x: Tensor, y: Tensor) -> Observed:
     ):
         before = torch.zeros_like(given) if before is None else before
         slopes = torch.zeros_like(output) if slopes is None else slopes
-        layers.append(LayerSeen(name, slopes.detach(), before.detach().flatten(1).norm(dim=1)))
+        layers.append(LinearSeen(name, slopes.detach(), before.detach().flatten(1).norm(dim=1)))
     same = (name for name, (_, output) in once.items() if output is outputs)
-    return Observed(losses.detach(), tuple(layers), next(same, ""))
+    return ModelSeen(losses.detach(), tuple(layers), next(same, ""))
 
 
 def _is_usual(calls: list[tuple[Tensor, Tensor]], records: int) -> bool:

@@ -11,7 +11,7 @@ from statistics import mean, median
 import torch
 from torch import Tensor, nn
 
-from leakgauge.model_checks.observed import LayerSeen, Observed
+from leakgauge.model_checks.observed import LinearSeen, ModelSeen
 
 EQUAL_ROWS, SINGLE_UNITS, MUTED, REPLACED = (
     "equal rows",
@@ -51,7 +51,7 @@ LEAST_NUMBERS = 256
 
 
 @dataclass(frozen=True)
-class Sign:
+class ModelSign:
     """One sign, measured.
 
     Attributes:
@@ -72,7 +72,7 @@ class Sign:
         return self.value > self.limit
 
 
-def equal_rows(model: nn.Module) -> Sign:
+def equal_rows(model: nn.Module) -> ModelSign:
     """Return the largest share of rows of a layer that have the direction of another row.
 
     Units that measure one number, each from another value on, sort the records into bins (Robbing
@@ -91,7 +91,7 @@ def equal_rows(model: nn.Module) -> Sign:
             found, worst = share, name
     said = f"in {worst!r}, {found:.0%} of the rows of weights have the direction of another row"
     none = "no two rows of weights have one direction"
-    return Sign(EQUAL_ROWS, found, LIMITS[EQUAL_ROWS], said if found else none)
+    return ModelSign(EQUAL_ROWS, found, LIMITS[EQUAL_ROWS], said if found else none)
 
 
 def _with_equals(rows: Tensor) -> float:
@@ -104,13 +104,13 @@ def _with_equals(rows: Tensor) -> float:
     return near / len(rows)
 
 
-def zero_rows(model: nn.Module, head: str) -> Sign:
+def zero_rows(model: nn.Module, head: str) -> ModelSign:
     """Return the share of the head's rows that are all zero, where some are not."""
     layer = _linear(model, head)
     empty = float((layer.weight.detach().abs().amax(dim=1) == 0).float().mean())
     value = empty if empty < 1 else 0.0
     said = f"{value:.0%} of the outputs of {head!r} do not depend on the record, and the others do"
-    return Sign(ZERO_ROWS, value, LIMITS[ZERO_ROWS], said)
+    return ModelSign(ZERO_ROWS, value, LIMITS[ZERO_ROWS], said)
 
 
 def outputs_of(model: nn.Module, head: str) -> int:
@@ -124,7 +124,7 @@ def _linear(model: nn.Module, name: str) -> nn.Linear:
     return layer
 
 
-def single_units(seen: Sequence[Observed]) -> Sign:
+def single_units(seen: Sequence[ModelSeen]) -> ModelSign:
     """Return the largest share of a layer's units that a single record of a batch reaches.
 
     Units that no record reaches do not count; shares are means over the batches. Trap weights and
@@ -140,10 +140,12 @@ def single_units(seen: Sequence[Observed]) -> Sign:
     worst = max(means, key=lambda name: means[name], default="")
     value = means.get(worst, 0.0)
     said = f"in {worst!r}, a single record of a batch reaches {value:.0%} of the units in use"
-    return Sign(SINGLE_UNITS, value, LIMITS[SINGLE_UNITS], said if worst else "no hidden layer")
+    return ModelSign(
+        SINGLE_UNITS, value, LIMITS[SINGLE_UNITS], said if worst else "no hidden layer"
+    )
 
 
-def _single_share(layer: LayerSeen) -> float:
+def _single_share(layer: LinearSeen) -> float:
     reached = (layer.slopes != 0).sum(dim=0)
     used = reached[reached > 0]
     if not len(used) or float(used.float().quantile(0.9)) > MANY * len(layer.slopes):
@@ -151,7 +153,7 @@ def _single_share(layer: LayerSeen) -> float:
     return float((used == 1).float().mean())
 
 
-def muted(model: nn.Module, seen: Sequence[Observed]) -> Sign:
+def muted(model: nn.Module, seen: Sequence[ModelSeen]) -> ModelSign:
     """Return the share of records with a loss whose gradient does not pass the head.
 
     An honest head passes back the gradient of a record that it does not classify well. One that
@@ -161,10 +163,10 @@ def muted(model: nn.Module, seen: Sequence[Observed]) -> Sign:
     shares = [_muted_share(model, one) for one in seen]
     value = mean(shares)
     said = f"{value:.0%} of the records have a loss, and no gradient before the last layer"
-    return Sign(MUTED, value, LIMITS[MUTED], said)
+    return ModelSign(MUTED, value, LIMITS[MUTED], said)
 
 
-def _muted_share(model: nn.Module, one: Observed) -> float:
+def _muted_share(model: nn.Module, one: ModelSeen) -> float:
     head = next(layer for layer in one.layers if layer.name == one.head)
     weights = _linear(model, one.head).weight.detach()
     at_output = head.slopes.norm(dim=1) * weights.norm()
@@ -174,7 +176,7 @@ def _muted_share(model: nn.Module, one: Observed) -> float:
     return float((is_lost & (passed < PASSED * passed.amax())).float().mean())
 
 
-def replaced(params: Mapping[str, Tensor], previous: Mapping[str, Tensor]) -> Sign:
+def replaced(params: Mapping[str, Tensor], previous: Mapping[str, Tensor]) -> ModelSign:
     """Return the largest change of a parameter since the last round, where the others stayed.
 
     A change is relative to the parameter's norm before. It is 0 unless the parameter changed at
@@ -191,7 +193,7 @@ def replaced(params: Mapping[str, Tensor], previous: Mapping[str, Tensor]) -> Si
         if len(others) > 1 and change > max(value, OTHERS * median(others)):
             value, worst = change, name
     said = f"{worst!r} changed by {value:.0%} of its size since the last round, others hardly"
-    return Sign(REPLACED, value, LIMITS[REPLACED], said if worst else "no layer changed alone")
+    return ModelSign(REPLACED, value, LIMITS[REPLACED], said if worst else "no layer changed alone")
 
 
 def _change(now: Tensor, before: Tensor) -> float:
@@ -200,7 +202,7 @@ def _change(now: Tensor, before: Tensor) -> float:
     return float((now - before).norm() / before.norm().clamp(min=smallest))
 
 
-def other_layers(params: Mapping[str, Tensor], previous: Mapping[str, Tensor]) -> Sign:
+def other_layers(params: Mapping[str, Tensor], previous: Mapping[str, Tensor]) -> ModelSign:
     """Return the number of parameters that appeared, disappeared, or changed their shape."""
     shapes, known = (
         {name: tuple(leaf.shape) for name, leaf in leaves.items()} for leaves in (params, previous)
@@ -210,4 +212,6 @@ def other_layers(params: Mapping[str, Tensor], previous: Mapping[str, Tensor]) -
     )
     shown = ", ".join(changed[:3])
     said = f"{len(changed)} parameters differ in name or shape from the last round: {shown}"
-    return Sign(CHANGED_LAYERS, len(changed), 0.0, said if changed else "the layers are the same")
+    return ModelSign(
+        CHANGED_LAYERS, len(changed), 0.0, said if changed else "the layers are the same"
+    )

@@ -11,6 +11,9 @@ SSIM = "ssim"
 LPIPS = "lpips"
 COLUMNS = "columns"
 RECORDS = "records"
+CELLS = "cells"
+MOST_SURE = "most_sure"
+LEAST_SURE = "least_sure"
 CERTIFIED = "certified"
 LABEL_ACCURACY = "label_accuracy"
 LABEL_RESIDUAL = "label_residual"
@@ -38,6 +41,9 @@ METRICS = {
     GAIN: Metric(title="PSNR above the best guess", unit="dB", low=-math.inf, high=math.inf),
     COLUMNS: Metric(title="Columns right", headline=True),
     RECORDS: Metric(title="Records exact"),
+    CELLS: Metric(title="Cells right, TabLeak's rule"),
+    MOST_SURE: Metric(title="Right, most confident quarter", tabled=False),
+    LEAST_SURE: Metric(title="Right, least confident quarter", tabled=False),
     CERTIFIED: Metric(title="Updates certified"),
     TOKEN_ACCURACY: Metric(title="Tokens right", headline=True),
     SEQUENCES: Metric(title="Sequences right"),
@@ -63,7 +69,11 @@ METRICS = {
 of a guess depends on the data. The gain is the mean over images of the difference to the best
 guess that needs no gradient. An image counts as recognisable from ``CLEAR_DB`` of PSNR on, if that
 is at least ``PARTS_DB`` above the mean colour's. A record is exact if no coordinate of its encoding
-differs by more than 0.001. An update is certified if the gradient of the rebuilt records equals it
+differs by more than 0.001. A cell is right by TabLeak's rule if its category is the same, or its
+number within 0.319 standard deviations, in the order of rows with most right cells. How often the
+most and the least confident quarter of an update's cells are right is by this rule too, of
+``"categories"`` and ``"numbers"`` apart. An update is certified if the gradient of the rebuilt
+records equals it
 to rounding. How far an update is matched is the agreement of the update of the rebuilt records
 with the one that was sent, by direction and size. The loss is what the attacker minimizes, not a
 distance to the truth. The time is that of the search for the records of one update; over several

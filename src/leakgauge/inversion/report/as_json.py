@@ -4,13 +4,16 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.inversion.metrics.table import (
+    CELLS,
     CERTIFIED,
     COLUMNS,
     GAIN,
     LABEL_ACCURACY,
+    LEAST_SURE,
     LOSS,
     LPIPS,
     MATCHED,
+    MOST_SURE,
     PSNR,
     RECORDS,
     SEQUENCES,
@@ -28,7 +31,7 @@ from leakgauge.runs.question import Answer
 
 Plain = dict[str, Any]
 
-_SOMETIMES = (RECORDS, CERTIFIED, TOKEN_ACCURACY, SEQUENCES)
+_SOMETIMES = (RECORDS, CELLS, CERTIFIED, TOKEN_ACCURACY, SEQUENCES)
 """Figures that only some records or methods have."""
 
 
@@ -65,6 +68,9 @@ def _of_attempt(run: Run, test: Test, facts: Plain) -> Plain:
         "label_accuracy": _values(test, LABEL_ACCURACY).get(""),
         "columns": _values(test, f"{COLUMNS}: "),
         **{name: _ends(test.at(name)) for name in _SOMETIMES if test.at(name)},
+        **{
+            name: found for name in (MOST_SURE, LEAST_SURE) if (found := _values(test, f"{name}: "))
+        },
         "matching": _values(test, "matching_"),
         "joint": _joint(test),
         "single_epochs": facts["single_epochs"],

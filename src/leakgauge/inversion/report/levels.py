@@ -28,6 +28,7 @@ from leakgauge.inversion.words import (
     ASSUMED,
     CLASS_MEAN,
     DOUBTS,
+    DRAWN,
     FREQUENT,
     MEAN,
     NEAREST,
@@ -247,6 +248,7 @@ WORDS = {
     CLASS_MEAN: "mean of the public records with the same label",
     PUBLIC: "public record nearest to that mean",
     FREQUENT: "most frequent public token at each position",
+    DRAWN: "random rows: each column drawn from the public records by itself",
     NEAREST: "public record nearest to the truth: chosen by the truth, so no attacker can",
 }
 """Guesses in words."""

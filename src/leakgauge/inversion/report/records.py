@@ -18,7 +18,8 @@ from leakgauge.inversion.run.kept import TRUTH
 from leakgauge.results.measurements import PICTURES_FILE, ROWS_FILE
 
 RecordRows = list[dict[str, Any]]
-"""Text by column for each record; in an attempt, pairs of text and whether it is right."""
+"""Text by column for each record; in an attempt, its text and whether it is right, and for a method
+that says how sure it is, whether it is near, and the confidence from 0 to 1."""
 
 _AGAIN = "run the command again"
 
@@ -78,12 +79,18 @@ def _fit_together(rows: dict[str, RecordRows], attempts: int) -> bool:
     """Return whether every attempt has the truth's rows and columns, and pairs as values."""
     columns = [list(row) for row in rows[TRUTH]]
     rebuilt = [rows[str(at)] for at in range(attempts)]
-    # Unpacking raises if a value is not a pair.
     return all(
         [list(row) for row in one] == columns
-        and all(isinstance(right, bool) for row in one for _, right in row.values())
+        and all(_is_cell(v) for row in one for v in row.values())
         for one in rebuilt
     )
+
+
+def _is_cell(value: Any) -> bool:
+    """Return whether a kept value is a text and a mark, or these with a mark and a confidence."""
+    if not isinstance(value, list) or len(value) not in (2, 4) or not isinstance(value[1], bool):
+        return False
+    return len(value) == 2 or (isinstance(value[2], bool) and 0 <= value[3] <= 1)
 
 
 def _check_names(path: Path, names: set[str], attempts: int) -> None:

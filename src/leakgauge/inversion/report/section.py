@@ -8,7 +8,14 @@ from typing import Any
 
 from torch import Tensor
 
-from leakgauge.inversion.metrics.table import COLUMNS, LOSS, METRICS, PSNR
+from leakgauge.inversion.metrics.table import (
+    COLUMNS,
+    LEAST_SURE,
+    LOSS,
+    METRICS,
+    MOST_SURE,
+    PSNR,
+)
 from leakgauge.inversion.report.by_scores import InversionVerdict
 from leakgauge.inversion.report.curves import draw_curves, line_style
 from leakgauge.inversion.report.effect import effect_of, next_command
@@ -125,6 +132,7 @@ def _values(
         "metrics": {name: text for name, text in TITLES.items() if any(t.at(name) for t in tests)},
         "count": answer.measurements[0].estimate.n,
         "columns": _columns(tests),
+        "sure": _sure(tests),
         "epochs": [(test.who, one.round, one) for test in tests for one in test.single(PSNR)],
         "joints": [text for test in tests if (text := joint_sentence(test))],
         "guesses": guesses,
@@ -192,6 +200,16 @@ def _columns(tests: Sequence[Test]) -> dict[str, list[Measurement | None]]:
     """Return the accuracy of each original column of a table, for each attempt."""
     names = dict.fromkeys(m for test in tests for m in test.metrics if m.startswith(COLUMN))
     return {name.removeprefix(COLUMN): [test.at(name) for test in tests] for name in names}
+
+
+def _sure(tests: Sequence[Test]) -> list[tuple[str, list[Measurement]]]:
+    """Return how often the most and the least confident cells are right, by attempt and kind."""
+    return [
+        (f"{test.who}: {kind}", [most, least])
+        for test in tests
+        for kind in ("categories", "numbers")
+        if (most := test.at(f"{MOST_SURE}: {kind}")) and (least := test.at(f"{LEAST_SURE}: {kind}"))
+    ]
 
 
 def _legend(tests: Sequence[Test]) -> list[tuple[str, str, str]]:

@@ -1,7 +1,7 @@
 """Files for the report besides the measurements: facts of attempts, and private records."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from leakgauge.core.files import read_text, write_text
 from leakgauge.core.types import Column, Schema
 from leakgauge.data.decode import column_hits, decode, number_text
 from leakgauge.inversion.metrics.table import (
+    CELLS,
     COLUMNS,
     LPIPS,
     METRICS,
@@ -25,13 +26,14 @@ from leakgauge.inversion.metrics.table import (
 )
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Rebuilt
+from leakgauge.inversion.tableak.cells import same_cells
 from leakgauge.report.facts import plain_interval
 from leakgauge.results.measurements import PICTURES_FILE, ROWS_FILE
 from leakgauge.results.statistics import mean_estimate
 
 FACTS_FILE = "attempts.json"
 
-EACH_RECORD = (PSNR, SSIM, LPIPS, COLUMNS, TOKEN_ACCURACY, SEQUENCES)
+EACH_RECORD = (PSNR, SSIM, LPIPS, COLUMNS, CELLS, TOKEN_ACCURACY, SEQUENCES)
 """Metrics that are kept for each single record."""
 
 MOST_RECORDS = 64
@@ -49,7 +51,8 @@ def keep_records(folder: Path, schema: Schema | None, rebuilt: Sequence[Rebuilt]
     Images go to ``pictures.safetensors``: uint8 ``[n, c, h, w]`` by the names ``"truth"``, ``"0"``,
     ``"1"``, ... in the order of the attempts. Rows of tables, and token sequences by position, go
     to ``rows.json`` by the same names: the text of each column for each true record; in an attempt,
-    pairs of text and whether it is right.
+    pairs of text and whether it is right. A method that says how sure it is of a cell adds whether
+    the value is near (right by TabLeak's rule) and its confidence, from 0 to 1.
 
     Args:
         folder: for the files.
@@ -81,11 +84,24 @@ def _keep_rows(folder: Path, schema: Schema, rebuilt: Sequence[Rebuilt]) -> None
     for at, one in enumerate(rebuilt):
         x = one.x[:MOST_RECORDS]
         hits = column_hits(x, truth, schema)
+        more = _sureness(one, schema)
         rows[str(at)] = [
-            {name: (text, bool(hits[name][row])) for name, text in texts.items()}
+            {
+                name: (text, bool(hits[name][row]), *more(row, place))
+                for place, (name, text) in enumerate(texts.items())
+            }
             for row, texts in enumerate(_texts(x, schema, rebuilt=True))
         ]
     write_text(folder / ROWS_FILE, json.dumps(rows))
+
+
+def _sureness(one: Rebuilt, schema: Schema) -> Callable[[int, int], tuple[Any, ...]]:
+    """Return what is kept of a cell's confidence by row and column: nothing where it is unknown."""
+    if one.confidence is None:
+        return lambda row, place: ()
+    near = same_cells(one.x, one.truth, schema).tolist()
+    sure = one.confidence.double().tolist()
+    return lambda row, place: (near[row][place], round(sure[row][place], 3))
 
 
 def _keep_tokens(folder: Path, rebuilt: Sequence[Rebuilt]) -> None:

@@ -11,14 +11,17 @@ from leakgauge.inversion.methods import Method
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import psnr
 from leakgauge.inversion.metrics.table import (
+    CELLS,
     CERTIFIED,
     CLEAR_DB,
     GAIN,
     LABEL_ACCURACY,
     LABEL_RESIDUAL,
+    LEAST_SURE,
     LOSS,
     MATCHED,
     METRICS,
+    MOST_SURE,
     PARTS_DB,
     PSNR,
     RECOGNISABLE,
@@ -28,8 +31,10 @@ from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Curve, Rebuilt, Scores
 from leakgauge.inversion.run.received import Received
 from leakgauge.inversion.run.scenario import Scenario
-from leakgauge.inversion.scoring import in_true_order
+from leakgauge.inversion.scoring import in_true_order, reordered, true_order
 from leakgauge.inversion.spec import InversionSpec
+from leakgauge.inversion.tableak.accuracy import cells_right, sure_cells
+from leakgauge.inversion.tableak.cells import same_cells
 from leakgauge.inversion.words import ASSUMED, KNOWN, NAME
 from leakgauge.results.measurements import (
     ACCUMULATED,
@@ -95,22 +100,33 @@ def scored(
         rounds: scores of single epochs.
     """
     scorer = scenario.scorer(lpips)
-    rows = in_true_order(search.x.reshape(truth.shape), truth)
+    batches = search.x.reshape(truth.shape)
+    order = true_order(batches, truth)
+    rows, sure = reordered(batches, order), search.confidence
     guesses = scenario.baselines.guesses(truth, labels)
+    figures = _with_recognisable(scorer.scores(rows, scenario.x), scenario)
+    figures |= cell_scores(scenario, batches, truth, sure)
     return Rebuilt(
         scorer.in_units(rows),
         scorer.in_units(scenario.x),
-        {**_with_recognisable(scorer.scores(rows, scenario.x), scenario), **others},
+        {**figures, **others},
         curves_of(scenario, search, truth),
         search.seconds_per_iteration,
         warnings,
         chance=chance_of(scenario),
-        baselines={name: scorer.scores(x, scenario.x) for name, x in guesses.items()},
+        baselines={
+            name: {
+                **scorer.scores(x, scenario.x),
+                **cell_scores(scenario, x.reshape(truth.shape), truth),
+            }
+            for name, x in guesses.items()
+        },
         rounds=rounds or {},
+        confidence=None if sure is None else reordered(sure, order),
     )
 
 
-def _with_recognisable(scores: Scores, scenario: Scenario) -> Scores:
+def _with_recognisable(scores: dict[str, Tensor], scenario: Scenario) -> dict[str, Tensor]:
     """Return the scores, with whether each image can be recognised and a guess could not."""
     if PSNR not in scores or scenario.pixels is None:
         return scores
@@ -119,9 +135,44 @@ def _with_recognisable(scores: Scores, scenario: Scenario) -> Scores:
     return {PSNR: scores[PSNR], RECOGNISABLE: found.double(), **scores}
 
 
+def cell_scores(
+    scenario: Scenario, x: Tensor, truth: Tensor, confidence: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Return the scores of rows by TabLeak's rule; empty for other records.
+
+    Args:
+        scenario: private records, with the columns of a table.
+        x: rebuilt rows ``[T, B, D]``, in any order.
+        truth: true rows ``[T, B, D]``.
+        confidence: confidence of each cell ``[T, B, C]``, in the order of ``x``.
+
+    Returns:
+        The share of right cells of each record ``[N]``; with a confidence that differs between
+        cells also the shares of the most and the least confident cells, one per update ``[T]``.
+    """
+    schema = scenario.schema
+    if schema is None:
+        return {}
+    hits, order = cells_right(x, truth, schema)
+    scores = {CELLS: hits.double().mean(-1).flatten()}
+    if confidence is None:
+        return scores
+    sure = reordered(confidence, order).view(hits.shape)
+    for kind, named in (("category", "categories"), ("number", "numbers")):
+        own = [at for at, one in enumerate(schema.columns) if one.kind == kind]
+        right, confident = hits[..., own].flatten(1), sure[..., own].flatten(1)
+        if own and bool((confident.amax(1) > confident.amin(1)).all()):
+            found = sure_cells(right, confident)
+            scores |= {f"{MOST_SURE}: {named}": found.most, f"{LEAST_SURE}: {named}": found.least}
+    return scores
+
+
 def chance_of(scenario: Scenario) -> dict[str, float]:
     """Return by metric the mean score of a guess that uses no gradient."""
-    scores = scenario.scorer().scores(scenario.guess.expand_as(scenario.x), scenario.x)
+    guess = scenario.guess.expand_as(scenario.x)
+    scores = scenario.scorer().scores(guess, scenario.x)
+    if scenario.schema is not None:  # Equal rows need no order.
+        scores[CELLS] = same_cells(guess, scenario.x, scenario.schema).double().mean(-1)
     return {name: float(values.mean()) for name, values in scores.items()}
 
 

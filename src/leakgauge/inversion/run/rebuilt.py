@@ -34,6 +34,8 @@ class Rebuilt:
         baselines: scores of guesses that use no gradient, by name.
         rounds: scores of single epochs ``{epoch: {metric: [N]}}``; epochs count from 1.
         count: N; it stays where no record may be kept.
+        confidence: how sure the method is of each cell of a table ``[N, C]``, from 0 to 1; None for
+            a method that does not say, and where no record may be kept.
     """
 
     x: Tensor
@@ -46,6 +48,7 @@ class Rebuilt:
     baselines: Mapping[str, Scores] = field(default_factory=dict)
     rounds: Mapping[int, Scores] = field(default_factory=dict)
     count: int = -1
+    confidence: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.count < 0:
@@ -75,7 +78,7 @@ class Rebuilt:
 
     def redacted(self) -> "Rebuilt":
         """Return the same scores without any record."""
-        return replace(self, x=self.x[:0], truth=self.truth[:0])
+        return replace(self, x=self.x[:0], truth=self.truth[:0], confidence=None)
 
     def to_arrays(self) -> Kept:
         """Return all of it as arrays and plain values."""
@@ -83,6 +86,8 @@ class Rebuilt:
         figures = [(of, name, values) for of, scores in sets for name, values in scores.items()]
         # A column's name may hold what a file's name may not.
         arrays = {"x": self.x, "truth": self.truth}
+        if self.confidence is not None:
+            arrays["confidence"] = self.confidence
         arrays |= {f"figure-{at}": values for at, (_, _, values) in enumerate(figures)}
         plain = {
             "figures": [[of, name] for of, name, _ in figures],
@@ -116,4 +121,5 @@ class Rebuilt:
             baselines={name: one for name, one in sets.items() if isinstance(name, str)},
             rounds={at: one for at, one in sets.items() if isinstance(at, int)},
             count=plain["count"],
+            confidence=tensors.get("confidence"),
         )

@@ -75,7 +75,7 @@ class Scenario:
     @property
     def baselines(self) -> Baselines:
         """The guesses that use no gradient."""
-        return Baselines(self.public, self.guess)
+        return Baselines(self.public, self.guess, self.schema)
 
     def scorer(self, lpips: Lpips | None = None) -> Scorer:
         """Return the scorer of records: pixels from 0 to 1, correct columns, or correct tokens."""

@@ -18,8 +18,6 @@ from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.probing import trainable
 from leakgauge.inversion.double_backward.convolution import lasting
 from leakgauge.inversion.double_backward.difference import Difference
-from leakgauge.inversion.double_backward.gradients import differentiable_gradients
-from leakgauge.inversion.double_backward.recording import RecordedObjective
 from leakgauge.inversion.observed import Reconstruction, SearchProgress
 from leakgauge.inversion.search.between import Between
 from leakgauge.inversion.search.checks import (
@@ -30,16 +28,13 @@ from leakgauge.inversion.search.checks import (
     classes_of,
 )
 from leakgauge.inversion.search.descent import descend
+from leakgauge.inversion.search.distances import UpdateDistance, distance_from, gradients_of
 from leakgauge.inversion.search.layer_weights import objective_of
-from leakgauge.inversion.search.objective import against, agreement, rescaled
+from leakgauge.inversion.search.objective import agreement, rescaled
 from leakgauge.inversion.search.priors import total_variation
 from leakgauge.inversion.search.settings import SearchSettings, fading
-from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
+from leakgauge.inversion.search.simulate import LocalSteps
 from leakgauge.runs.checkpoint import Checkpoint
-
-UpdateDistance = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""``(x [N, B, ...], y [N, B] or [N, B, classes], targets [N]) -> [N]``: how far the gradients of
-each row are from those of its target."""
 
 RECORDED_FROM = 300
 """Iterations from which recording the inner step takes less time than it saves: an estimate for the
@@ -113,32 +108,9 @@ def reconstruct(
     seen = {name: lasting(observed[name].detach().to(value), 5) for name, value in params.items()}
     measure = objective_of(settings.objective, task.model)
 
-    def gradients(x: Tensor, y: Tensor) -> Grads:
-        if local is None:
-            return differentiable_gradients(task, params, x, y)
-        return simulated_gradients(task, params, x, y, local)
-
-    recorded = _repeats(settings, targets)
-
-    @lru_cache(maxsize=1)
-    def distance_from(rows: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-        """Return the distance from the targets ``rows``; a search passes the same tensor again.
-
-        So a step neither copies gradients, which can be large, nor asks a GPU which rows move.
-        """
-        each = torch.arange(targets, device=rows.device)
-        every = len(rows) == targets and torch.equal(rows, each)
-        own = seen if every else {n: leaf[rows] for n, leaf in seen.items()}
-        compared = against(measure, own)
-
-        def distance(x: Tensor, y: Tensor) -> Tensor:
-            return compared(gradients(x, y))
-
-        return RecordedObjective(distance) if recorded else distance
-
-    def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
-        return distance_from(rows)(x, y)
-
+    gradients = gradients_of(task, params, local)
+    recorded = repeats(settings, targets)
+    match = distance_from(seen, gradients, measure, recorded=recorded)
     begin = draw_starts(
         settings,
         shape,
@@ -180,7 +152,7 @@ def reconstruct(
     return replace(rebuilt, restart_x=every.view_as(rebuilt.restart_x))
 
 
-def _repeats(settings: SearchSettings, targets: int) -> bool:
+def repeats(settings: SearchSettings, targets: int) -> bool:
     """Return whether a search computes the same often enough for a recording to pay.
 
     Only the settings decide, never a clock. The rows of a step must stay the same ones.

@@ -166,6 +166,7 @@ def columns_of(received: Tensor, records: int) -> Tensor | None:
     """
     if records > min(received.shape):
         return None
+    vectors: Tensor
     squares, vectors = torch.linalg.eigh(received @ received.T)
     if squares[-records] <= ROUNDING**2 * squares[-1]:
         return None
@@ -175,7 +176,8 @@ def columns_of(received: Tensor, records: int) -> Tensor | None:
 def _outside(own: Tensor, basis: Tensor) -> Tensor:
     """Return the share of gradients ``[n, H]`` outside the span of a basis ``[H, B]``, ``[n]``."""
     rest = own - own @ basis @ basis.T
-    return rest.norm(dim=1) / own.norm(dim=1).clamp(min=torch.finfo(own.dtype).tiny)
+    share: Tensor = rest.norm(dim=1) / own.norm(dim=1).clamp(min=torch.finfo(own.dtype).tiny)
+    return share
 
 
 def measures_one_number(weight: Tensor) -> bool:
