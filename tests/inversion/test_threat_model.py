@@ -16,7 +16,8 @@ def test_one_gradient_with_inferred_labels() -> None:
     assert said() == (
         "Threat model: an honest server, which alters nothing, knows the gradient of each client; "
         "the network and its weights; the number of records behind it; no labels, except what the "
-        "update shows; public records of the same kind."
+        "update shows; public records of the same kind. In the letters of Carletti et al. (USENIX "
+        "Security 2025): D, data-enhanced eavesdropper."
     )
 
 
@@ -31,6 +32,11 @@ def test_one_gradient_with_inferred_labels() -> None:
         ({"statistics": "known"}, "the statistics of the batches in BatchNorm layers"),
         ({"statistics": "proxy"}, "statistics of public records for BatchNorm layers"),
         ({"update": "sent.safetensors"}, "knows the update;"),
+        ({"labels": "known"}, "D, data-enhanced eavesdropper, and the labels."),
+        ({"statistics": "known"}, "E, statistical-informed eavesdropper."),
+        ({"server": "robbing:bins=9"}, "an active server (robbing:bins=9: it puts a linear layer"),
+        ({"server": "fishing"}, "G, data-enhanced manipulator."),
+        ({"server": "gone:Mine"}, "an active server (gone:Mine), knows"),
     ],
 )
 def test_each_setting_changes_its_words(settings: dict[str, object], words: str) -> None:

@@ -32,7 +32,27 @@ def threat_model(run: Run) -> str:
         *([_STATISTICS[one]] if (one := settings.get("statistics")) in _STATISTICS else []),
         "public records of the same kind",
     ]
-    return f"Threat model: {_server(settings)}, knows {'; '.join(knows)}."
+    said = f"Threat model: {_server(settings)}, knows {'; '.join(knows)}."
+    return f"{said} {_letter(settings)}"
+
+
+def _letter(settings: Mapping[str, Any]) -> str:
+    """Return the nearest threat model of the systematisation, and what it does not cover.
+
+    The attacks here have public records (surrogate data), if only to scale their inputs.
+
+    References:
+        Carletti et al., SoK: Gradient Inversion Attacks in Federated Learning, USENIX Security
+        2025, table of threat models.
+    """
+    if str(settings.get("server") or HONEST) != HONEST:
+        letter, name = "G", "data-enhanced manipulator"
+    elif settings.get("statistics") == KNOWN:
+        letter, name = "E", "statistical-informed eavesdropper"
+    else:
+        letter, name = "D", "data-enhanced eavesdropper"
+    beyond = ", and the labels" if settings.get("labels") == KNOWN else ""
+    return f"In the letters of Carletti et al. (USENIX Security 2025): {letter}, {name}{beyond}."
 
 
 def _server(settings: Mapping[str, Any]) -> str:
