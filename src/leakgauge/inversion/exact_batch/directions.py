@@ -73,12 +73,13 @@ def _apart(starts: Tensor, known: list[Tensor]) -> Tensor:
 def _sparser(rows: Tensor, q: Tensor) -> Tensor:
     """Return starts ``[s, r]`` after reweighted least squares with inverse iteration."""
     eye = 1e-12 * torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
+    products = (rows[:, :, None] * rows[:, None, :]).flatten(1)
     for turn in range(ITERATIONS):
         entries = (q @ rows.T).abs()
         soft = _quantile(entries, SMALL) / 2 + 1e-10
         weight = (entries.square() + soft.square()).rsqrt()
         weight = weight / weight.sum(dim=1, keepdim=True)
-        square = (weight[:, :, None] * rows).mT @ rows
+        square = (weight @ products).view(-1, *eye.shape)
         new = torch.linalg.solve(square + eye, q[:, :, None])[:, :, 0]
         new = new / new.norm(dim=1, keepdim=True)
         still = bool(((new * q).sum(dim=1).abs() > 1 - 1e-10).all())
