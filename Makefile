@@ -7,8 +7,9 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.docs-installed
 # Two processes of one thread each: faster than one process whose products take both cores.
 # A file's tests stay in one process, so that a module's fixtures are made once; files keep their
-# order, which ends with short ones, so that neither process waits for the other.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# order, which ends with short ones, so that neither process waits for the other. Each process and
+# each command that a test starts reads compiled files, which takes a fraction of compiling them.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Real data, where it lies beside the project; then a missing file is a failure, not a skip.
 DATA := $(abspath $(wildcard ../shared/data))

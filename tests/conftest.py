@@ -1,22 +1,35 @@
-"""Fixtures and hooks that several test files share."""
+"""Fixtures and hooks that several test files share.
 
+Heavy modules are imported where they are used: the process that only hands out tests needs none.
+"""
+
+import gc
 import logging
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
 
-from leakgauge.core.threads import one_thread
-from leakgauge.data.named import DATA_VARIABLE
-from leakgauge.data.named import data_folder as named_folder
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 collect_ignore_glob = ["support/flower_stock/*", "support/flare_stock/*"]
 """Apps that frameworks import in folders of their own; a doctest would import them here."""
 
 MARK_OF_FIXTURE = {"browser": "browser", "data_folder": "real"}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without the garbage collector, which would go over each imported module again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
@@ -30,6 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> Iterator[None]:
     """Use one thread, as in an audit; threads slow small problems down."""
+    from leakgauge.core.threads import one_thread
+
     with one_thread():
         yield
 
@@ -47,6 +62,9 @@ def quiet_flower() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """Return the folder of real data; if it is named, a missing file is a failure."""
+    from leakgauge.data.named import DATA_VARIABLE
+    from leakgauge.data.named import data_folder as named_folder
+
     folder = named_folder()
     if folder is None:
         pytest.skip(f"{DATA_VARIABLE} is not set: no real data")
@@ -55,13 +73,15 @@ def data_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def browser() -> Iterator["Browser"]:
     """Return headless Chromium; without it, tests of pages are skipped, or fail in CI."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None and os.environ.get("CI"):
         pytest.fail("chromium is not installed, and CI asks for it")
     if found is None:
         pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield started

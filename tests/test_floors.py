@@ -100,31 +100,34 @@ def violations(graph: dict[str, set[str]]) -> list[str]:
     ]
 
 
-GRAPH = graph_of(SOURCE)
+@pytest.fixture(scope="module")
+def graph() -> dict[str, set[str]]:
+    """Return the imports of the sources; made once, and not where only other tests run."""
+    return graph_of(SOURCE)
 
 
-def test_every_place_has_a_floor() -> None:
-    assert set(map(floor, GRAPH)) <= set(RANK)
+def test_every_place_has_a_floor(graph: dict[str, set[str]]) -> None:
+    assert set(map(floor, graph)) <= set(RANK)
 
 
-def test_imports_point_down() -> None:
-    assert violations(GRAPH) == []
+def test_imports_point_down(graph: dict[str, set[str]]) -> None:
+    assert violations(graph) == []
 
 
-def test_no_room_imports_another() -> None:
+def test_no_room_imports_another(graph: dict[str, set[str]]) -> None:
     rooms = {"inference", "guarantee", "inversion", "membership"}
     across = [
         f"{importer} -> {target}"
-        for importer, targets in GRAPH.items()
+        for importer, targets in graph.items()
         for target in targets
         if floor(importer) != floor(target) and {floor(importer), floor(target)} <= rooms
     ]
     assert across == []
 
 
-def test_no_circle() -> None:
+def test_no_circle(graph: dict[str, set[str]]) -> None:
     """Imports for the type checker and those inside functions count."""
-    assert circles(GRAPH) == []
+    assert circles(graph) == []
 
 
 @pytest.mark.parametrize(

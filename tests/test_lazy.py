@@ -47,6 +47,19 @@ def test_the_interface_loads_no_page_and_no_learner() -> None:
     assert loaded("import leakgauge as lg; lg.load", "matplotlib", "jinja2", "sklearn") == []
 
 
+def test_an_audit_that_is_refused_loads_no_chart_no_learner_and_no_statistics() -> None:
+    code = (
+        "import sys; from leakgauge.cli import main\n"
+        "sys.argv = ['leakgauge', 'audit', 'randhie', '--batches', 'neither']\n"
+        "try: main()\nexcept SystemExit as end: assert end.code == 2"
+    )
+    *said, last = loaded(
+        code, "matplotlib", "sklearn", "scipy.stats", "leakgauge.evidence.controls"
+    )
+    assert last == "leakgauge.evidence.controls"
+    assert not {"matplotlib", "sklearn", "scipy.stats"} & set(said)
+
+
 def test_every_public_name_can_be_had() -> None:
     code = (
         "import leakgauge as lg\n"

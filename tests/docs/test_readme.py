@@ -133,6 +133,7 @@ def small_audit(asks: list[str]) -> list[str]:
         options += ["--set", "reconstruction.iterations=5"]
     if everything or "guarantee" in asks:
         options += ["--set", "guarantee.trials=200", "--set", "guarantee.canary=random"]
+        options += ["--set", "guarantee.private=500"]
     return options
 
 

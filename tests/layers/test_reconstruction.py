@@ -51,11 +51,11 @@ LAYERS = ("0", "2", "4", "7")
 def test_the_whole_network_is_plain_idlg(task, images) -> None:
     """Against the room's own search with the true labels, which iDLG always finds."""
     x, y = images
-    (found,) = rebuild(task, images, LAYERS)
+    (found,) = rebuild(task, images, LAYERS, iterations=6)
     params = params_of(task.model)
     sent = batch_gradients(task, params, x[:, None], y[:, None])
     wanted = reconstruct(
-        task, params, sent, preset("idlg", iterations=30), shape=(1, 1, SIDE, SIDE), seed=0,
+        task, params, sent, preset("idlg", iterations=6), shape=(1, 1, SIDE, SIDE), seed=0,
         labels=y[:, None],
     )  # fmt: skip
     assert found.reads_label
@@ -67,7 +67,7 @@ def test_the_whole_network_is_plain_idlg(task, images) -> None:
 @pytest.mark.parametrize("layers", [("0",), ("4", "2"), ("0", "7")])
 def test_nothing_of_the_other_layers_is_used(layers, task, images, monkeypatch) -> None:
     """Other gradients there give the same images; other gradients here do not."""
-    (before,) = rebuild(task, images, layers, iterations=3)
+    (before,) = rebuild(task, images, layers, iterations=1)
 
     def changed(here: bool) -> Callable:
         def gradients(*given, **more):
@@ -81,7 +81,7 @@ def test_nothing_of_the_other_layers_is_used(layers, task, images, monkeypatch) 
 
     for here in (False, True):
         monkeypatch.setattr(reconstruction, "batch_gradients", changed(here))
-        (after,) = rebuild(task, images, layers, iterations=3)
+        (after,) = rebuild(task, images, layers, iterations=1)
         assert torch.equal(before.x, after.x) != here
         assert torch.equal(before.loss, after.loss) != here
 

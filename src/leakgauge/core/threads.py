@@ -1,10 +1,12 @@
 """Arithmetic on one thread, so that figures do not depend on the number of cores."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 import torch
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 
 @contextmanager
@@ -17,7 +19,16 @@ def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with threadpool_limits(1):
+        with _controller(len(sys.modules)).limit(limits=1):
             yield
     finally:
         torch.set_num_threads(before)
+
+
+@lru_cache(maxsize=1)
+def _controller(modules: int) -> ThreadpoolController:
+    """Return the controller of the loaded libraries; new modules may bring new ones.
+
+    To look for them takes up to 20 ms in a process with hundreds of libraries.
+    """
+    return ThreadpoolController()

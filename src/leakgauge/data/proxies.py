@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
+import scipy
 
 from leakgauge.data.columns import kind_of, numbers
 from leakgauge.data.features import unlike_any
@@ -198,7 +198,7 @@ def rank_correlation(column: "pd.Series[Any]", y: Floats) -> float:
     known = np.isfinite(seen)
     if len(np.unique(seen[known])) < 2 or len(np.unique(y[known])) < 2:
         return 0.0
-    return float(abs(stats.spearmanr(seen[known], y[known]).statistic))
+    return float(abs(scipy.stats.spearmanr(seen[known], y[known]).statistic))
 
 
 def _is_identifier(column: "pd.Series[Any]") -> bool:

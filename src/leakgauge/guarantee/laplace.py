@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy
 import torch
-from scipy import special, stats
+from scipy import special
 from torch import Tensor
 
 from leakgauge.core.types import Grads
@@ -82,7 +83,7 @@ def epsilon_laplace_test(null: Floats, *, confidence: float) -> Estimate:
     if moved == 0 or count == 0:
         return Estimate(0.0, 0.0, 0.0, int(count), confidence)
     tails = (1 - confidence) / 2, (1 + confidence) / 2
-    low, high = (moved * float(stats.gamma.ppf(tail, count)) / away for tail in tails)
+    low, high = (moved * float(scipy.stats.gamma.ppf(tail, count)) / away for tail in tails)
     return Estimate(float(moved * count / away), float(low), float(high), int(count), confidence)
 
 
@@ -99,4 +100,4 @@ def laplace_p_value(null: Floats) -> float:
     if count == 0 or away == 0:
         return 0.0
     ratio = squares * count / (2 * away**2)
-    return float(2 * stats.norm.sf(abs(ratio - 1) * np.sqrt(count)))
+    return float(2 * scipy.stats.norm.sf(abs(ratio - 1) * np.sqrt(count)))

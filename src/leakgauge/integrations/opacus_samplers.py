@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 from torch.utils.data import (
     BatchSampler,
     RandomSampler,
@@ -115,7 +115,7 @@ class EpochDraws:
         epochs, more = divmod(batches, len(self._sizes))
         each, last = (sum(one) / self._places for one in (self._sizes, self._sizes[:more]))
         if self._again:
-            law = stats.binom.pmf(np.arange(epochs + 1), epochs, each)
+            law = scipy.stats.binom.pmf(np.arange(epochs + 1), epochs, each)
             return np.convolve(law, [1 - last, last])
         found = np.zeros(epochs + 2)
         found[0] = 1 - each
@@ -169,5 +169,5 @@ def _name(sampler: Any) -> str:
 
 
 def _binomial(places: int, rate: float) -> Floats:
-    most = int(stats.binom.isf(1e-12, places, rate)) + 1
-    return np.asarray(stats.binom.pmf(np.arange(most + 1), places, rate))
+    most = int(scipy.stats.binom.isf(1e-12, places, rate)) + 1
+    return np.asarray(scipy.stats.binom.pmf(np.arange(most + 1), places, rate))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from leakgauge.core.checks import require
 
@@ -123,9 +123,9 @@ def significance(r: float, n: int, *, given: int = 0) -> Correlation:
     if abs(r) == 1:
         return Correlation(r, n, math.copysign(math.inf, r), 0.0, r, r, given)
     t = r * math.sqrt(df / (1 - r * r))
-    half = stats.norm.ppf(0.975) / math.sqrt(df - 1) if df > 1 else math.inf
+    half = scipy.stats.norm.ppf(0.975) / math.sqrt(df - 1) if df > 1 else math.inf
     low, high = (math.tanh(math.atanh(r) + sign * half) for sign in (-1, 1))
-    return Correlation(r, n, t, float(2 * stats.t.sf(abs(t), df)), low, high, given)
+    return Correlation(r, n, t, float(2 * scipy.stats.t.sf(abs(t), df)), low, high, given)
 
 
 def _checked(*columns: Values) -> npt.NDArray[np.float64]:
@@ -145,11 +145,11 @@ def _rest(
     column: npt.NDArray[np.float64], given: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64] | None:
     """Return the residuals of a linear regression; None if only rounding is left."""
-    line = stats.linregress(given, column)
+    line = scipy.stats.linregress(given, column)
     rest: npt.NDArray[np.float64] = column - line.intercept - line.slope * given
     largest = max(np.abs(column).max(), abs(line.slope) * np.abs(given).max())
     return None if np.ptp(rest) <= FLAT * largest else rest
 
 
 def _coefficient(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float:
-    return float(stats.pearsonr(one, other).statistic)
+    return float(scipy.stats.pearsonr(one, other).statistic)

@@ -24,9 +24,9 @@ from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import smoothed_votes, two_sided
 from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.standardising import StandardiseInPlace
 from leakgauge.inference.adversaries.views import (
     FlattenView,
-    StandardiseInPlace,
     View,
     within_deviations,
 )

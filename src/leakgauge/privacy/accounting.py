@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-from scipy import optimize, special, stats
+import scipy
+from scipy import optimize, special
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.core.extras import install_command
@@ -150,7 +151,7 @@ def epsilon_passes(
     require_positive(last, "noise multiplier of the last batch")
     require(0 <= last_share <= 1, f"share is {last_share:g}; expected a number from 0 to 1")
     times = np.arange(passes + 1)
-    chance = stats.binom.logpmf(times, passes, last_share)
+    chance = scipy.stats.binom.logpmf(times, passes, last_share)
     times, chance = times[chance > -np.inf], chance[chance > -np.inf]
     mus = np.sqrt((passes - times) / noise_multiplier**2 + times / last**2)
     target = math.log(delta)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from leakgauge.privacy.whole_scores import Shift
 from leakgauge.results.statistics import Floats
@@ -231,20 +231,20 @@ class ReleaseSums:
         size = spread = 1.0  # of the noise, in stated ones: of a step, of sums over steps
         if n > 0:
             size = float(np.sqrt(all_squares / n))
-            found.append(Check(NOISE, name, 1.0, size, _both(stats.chi2(n), all_squares)))
+            found.append(Check(NOISE, name, 1.0, size, _both(scipy.stats.chi2(n), all_squares)))
             between = float((total**2 / steps).sum())
             spread = float(np.sqrt(between / len(steps)))
             if n > len(steps) and size > _ROUNDING:
                 # Where the noise of all steps is the same, nothing but rounding is within.
                 within = max(all_squares - between, 1e-9 * all_squares) / (n - len(steps))
-                p = _both(stats.f(len(steps), n - len(steps)), between / len(steps) / within)
+                p = _both(scipy.stats.f(len(steps), n - len(steps)), between / len(steps) / within)
                 found.append(Check(REPEATED, name, 1.0, spread / size, p))
         draws = float(self.draws[here].sum())
         if draws > 0:
             seen = float(self.drawn[here].sum()) / draws
             # The noise as it is, not as stated, so that wrong noise is not taken for clipping.
             error = max(size, spread, 10 * _ROUNDING) / np.sqrt(draws)
-            law = stats.t(n) if n > 0 else stats.norm()
+            law = scipy.stats.t(n) if n > 0 else scipy.stats.norm()
             found.append(Check(CLIP, name, 1.0, seen, _both(law, (seen - 1) / error)))
         return found
 
@@ -261,13 +261,13 @@ def batch_checks(sizes: Sequence[int], records: int, rate: float) -> list[Check]
     [False, True]
     """
     steps, total = len(sizes), sum(sizes)
-    sums = stats.binom(records * steps, rate)
+    sums = scipy.stats.binom(records * steps, rate)
     p_mean = min(1.0, 2 * min(float(sums.cdf(total)), float(sums.sf(total - 1))))
     most = int(np.bincount(sizes).max())
     reach = 12 * np.sqrt(records * rate) + 12  # sizes beyond it have no probability
     low, high = (int(records * rate + sign * reach) for sign in (-1, 1))
-    each = stats.binom.pmf(np.arange(max(0, low), min(records, high) + 1), records, rate)
-    p_equal = min(1.0, float(stats.binom.sf(most - 1, steps, each).sum()))
+    each = scipy.stats.binom.pmf(np.arange(max(0, low), min(records, high) + 1), records, rate)
+    p_equal = min(1.0, float(scipy.stats.binom.sf(most - 1, steps, each).sum()))
     return [
         Check(BATCH, "", records * rate, total / steps, p_mean),
         Check(EQUAL, "", float(each.max()), most / steps, p_equal),
@@ -288,7 +288,7 @@ def less_noise_alone(checks: Sequence[Check]) -> list[Check]:
     ]
 
 
-def _both(law: "stats.rv_frozen", value: float) -> float:
+def _both(law: "scipy.stats.rv_frozen", value: float) -> float:
     """Return the two-sided p-value of a value under a continuous distribution."""
     return min(1.0, 2 * min(float(law.cdf(value)), float(law.sf(value))))
 

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special, stats
+import scipy
+from scipy import optimize, special
 
 from leakgauge.core.checks import require, require_count
 from leakgauge.privacy.estimate import epsilon_of_mu, require_share
@@ -136,11 +137,11 @@ def p_value_one_run(guesses: Guesses, epsilon: float, delta: float) -> float:
     require(epsilon >= 0, f"epsilon is {epsilon:g}; expected a number of at least 0")
     require_share(delta)
     rate, r, v = float(special.expit(epsilon)), guesses.made, guesses.correct
-    tail = float(stats.binom.sf(v - 1, r, rate))
+    tail = float(scipy.stats.binom.sf(v - 1, r, rate))
     if delta == 0 or v == 0:
         return tail
     i = np.arange(1, v + 1)  # beyond v the tail stays 1, so that larger i divide more
-    more = (stats.binom.sf(v - i - 1, r, rate) - tail) / i
+    more = (scipy.stats.binom.sf(v - i - 1, r, rate) - tail) / i
     return min(1.0, tail + 2 * guesses.canaries * delta * float(more.max()))
 
 

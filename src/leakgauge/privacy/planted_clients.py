@@ -20,8 +20,8 @@ import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.rng import stream
@@ -166,7 +166,7 @@ class PlantedScores:
 
         Whatever else moved the model makes the p-value larger.
         """
-        p = float(stats.chi2(self.size).cdf(self.rest))
+        p = float(scipy.stats.chi2(self.size).cdf(self.rest))
         return Check(MODEL, "", 1.0, self.noise, p)
 
 

@@ -20,7 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special, stats
+import scipy
+from scipy import optimize, special
 
 from leakgauge.core.checks import require
 from leakgauge.privacy.one_run import LARGEST_MU, significance_of
@@ -94,10 +95,10 @@ class Shift:
 def _tail(t: float, df: float, center: float) -> float:
     """Return the probability that a noncentral t is above t."""
     if t > 100 * math.sqrt(2 * df):  # only the spread counts, and SciPy's series does not converge
-        return float(stats.chi2.cdf(df * (center / t) ** 2, df))
+        return float(scipy.stats.chi2.cdf(df * (center / t) ** 2, df))
     if abs(t - center) > 12 * math.sqrt(1 + t**2 / (2 * df)):
         return float(t < center)
-    return float(stats.nct.sf(t, df, center))
+    return float(scipy.stats.nct.sf(t, df, center))
 
 
 def shift_of(out: Floats, inside: Floats) -> Shift:
@@ -177,11 +178,13 @@ def shape_p_value(out: Floats, inside: Floats) -> float:
     if min(np.ptp(out), np.ptp(inside)) == 0:
         return 0.0
     ratio = float(inside.var(ddof=1)) / max(float(out.var(ddof=1)), np.finfo(float).tiny)
-    law = stats.f(len(inside) - 1, len(out) - 1)
+    law = scipy.stats.f(len(inside) - 1, len(out) - 1)
     spreads = 2 * min(float(law.cdf(ratio)), float(law.sf(ratio)))
     # In units of its range, since Shapiro's test takes very small numbers for equal ones.
     sides = [((side - side.mean()) / np.ptp(side))[:_MANY] for side in (out, inside)]
-    shapes = [float(stats.shapiro(side).pvalue) if np.ptp(side) > 0 else 0.0 for side in sides]
+    shapes = [
+        float(scipy.stats.shapiro(side).pvalue) if np.ptp(side) > 0 else 0.0 for side in sides
+    ]
     return min(1.0, 3 * min(spreads, *shapes))
 
 

@@ -15,7 +15,8 @@ References:
 import math
 
 import numpy as np
-from scipy import optimize, special, stats
+import scipy
+from scipy import optimize, special
 
 from leakgauge.results.overlap import Overlap
 from leakgauge.results.roc import auroc_influence, shares_won
@@ -143,9 +144,10 @@ def tpr_interval(
     others = max(1, round(independent((score[~positive] >= cut) * 1.0, block[~positive])))
     members = independent((score[positive] > cut) * 1.0, block[positive], confidence)
     accepted = np.arange(
-        stats.binom.ppf(NEGLIGIBLE, others, fpr), stats.binom.isf(NEGLIGIBLE, others, fpr) + 1
+        scipy.stats.binom.ppf(NEGLIGIBLE, others, fpr),
+        scipy.stats.binom.isf(NEGLIGIBLE, others, fpr) + 1,
     )
-    weights = stats.binom.pmf(accepted, others, fpr)
+    weights = scipy.stats.binom.pmf(accepted, others, fpr)
     scale, count = len(negatives) / others, len(positives)
 
     def above(rank: Ints) -> Floats:

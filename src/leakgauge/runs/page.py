@@ -9,7 +9,6 @@ import pydantic
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_yaml, write_text
 from leakgauge.report.compare import Comparison, FinishedCell, PaperFigure
-from leakgauge.report.compare_page import render_comparison
 from leakgauge.report.page import Page, render_page
 from leakgauge.report.section import Section
 from leakgauge.results.measurements import (
@@ -127,6 +126,8 @@ def write_comparison(folder: Path, questions: Mapping[str, Question]) -> Path:
     Raises:
         InputError: no cell is finished, or its question is not installed.
     """
+    from leakgauge.report.compare_page import render_comparison  # its charts are slow to load
+
     comparison, question = read_comparison(folder, questions)
     require(bool(comparison.cells), f"no cell in {str(folder)!r} is finished; run the grid first")
     path = folder / REPORT_FILE

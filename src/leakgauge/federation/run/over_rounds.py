@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 from torch import Tensor
 
 from leakgauge.core.rng import stream
@@ -175,7 +176,7 @@ def against_others(rounds: Sequence[Floats]) -> Floats:
     for measured in rounds:
         own, others = measured[0], measured[1:]
         spread = np.sqrt(others.var(axis=0) + VARIANCE)
-        tails.append(stats.norm.logsf(own, others.mean(axis=0), spread))
+        tails.append(scipy.stats.norm.logsf(own, others.mean(axis=0), spread))
     return np.asarray(np.log(len(tails)) - special.logsumexp(tails, axis=0))
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from scipy import linalg
-from scipy.stats import multivariate_normal
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
@@ -223,8 +223,8 @@ class GroupSpread:
         level = added * np.eye(len(self.shared))
         shared = (self.shared + level) / batch_size
         parts = [
-            multivariate_normal(mean, (own + level) / batch_size).logpdf(along)
-            - multivariate_normal(mean, shared).logpdf(along)
+            scipy.stats.multivariate_normal(mean, (own + level) / batch_size).logpdf(along)
+            - scipy.stats.multivariate_normal(mean, shared).logpdf(along)
             for mean, own in zip(self.means, self.own, strict=True)
         ]
         return np.reshape(parts, (len(parts), -1)).T  # logpdf drops the axis of a single batch

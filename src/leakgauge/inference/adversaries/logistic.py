@@ -14,9 +14,9 @@ from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.calibration import Calibrated, calibrate, two_sided
 from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.standardising import StandardiseInPlace
 from leakgauge.inference.adversaries.views import (
     FlattenView,
-    StandardiseInPlace,
     View,
     within_deviations,
 )

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
@@ -233,6 +232,8 @@ class _Records:
 
 @functools.lru_cache(maxsize=4)  # each attack asks for the same folds in each round
 def _folds(count: int, seed: int, records: _Records) -> tuple[tuple[Ints, Ints], ...]:
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold  # slow to load
+
     kind = StratifiedKFold if records.users is None else StratifiedGroupKFold
     splitter = kind(count, shuffle=True, random_state=seed)
     return tuple(splitter.split(records.codes, records.codes, records.users))

@@ -5,6 +5,7 @@ sums of absolute values on the unit sphere, from random starts; the zeros that a
 then determine its direction to rounding.
 """
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -72,12 +73,13 @@ def _apart(starts: Tensor, known: list[Tensor]) -> Tensor:
 def _sparser(rows: Tensor, q: Tensor) -> Tensor:
     """Return starts ``[s, r]`` after reweighted least squares with inverse iteration."""
     eye = 1e-12 * torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
+    products = (rows[:, :, None] * rows[:, None, :]).flatten(1)
     for turn in range(ITERATIONS):
         entries = (q @ rows.T).abs()
-        soft = torch.quantile(entries, SMALL, dim=1, keepdim=True) / 2 + 1e-10
+        soft = _quantile(entries, SMALL) / 2 + 1e-10
         weight = (entries.square() + soft.square()).rsqrt()
         weight = weight / weight.sum(dim=1, keepdim=True)
-        square = torch.einsum("mr,bm,ms->brs", rows, weight, rows)
+        square = (weight @ products).view(-1, *eye.shape)
         new = torch.linalg.solve(square + eye, q[:, :, None])[:, :, 0]
         new = new / new.norm(dim=1, keepdim=True)
         still = bool(((new * q).sum(dim=1).abs() > 1 - 1e-10).all())
@@ -85,6 +87,22 @@ def _sparser(rows: Tensor, q: Tensor) -> Tensor:
         if still and turn > 3:
             break
     return q
+
+
+def _quantile(x: Tensor, share: float) -> Tensor:
+    """Return the quantile of each row ``[n, 1]``; ``torch.quantile`` sorts all of it.
+
+    >>> _quantile(torch.tensor([[4.0, 1.0, 2.0, 3.0]]), 0.5)
+    tensor([[2.5000]])
+    """
+    place = share * (x.shape[1] - 1)
+    lower, upper = (x.kthvalue(k, dim=1, keepdim=True).values for k in _neighbours(place))
+    return torch.lerp(lower, upper, place % 1)
+
+
+def _neighbours(place: float) -> tuple[int, int]:
+    """Return the ranks, from 1, at and above a place that counts from 0."""
+    return math.floor(place) + 1, math.ceil(place) + 1
 
 
 def _polished(rows: Tensor, q: Tensor, zero: float) -> Tensor | None:

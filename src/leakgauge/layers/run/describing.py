@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
+import scipy
 import torch
-from scipy import stats
 from torch import Tensor
 
 from leakgauge.core.checks import InputError
@@ -103,7 +103,7 @@ def _median(values: Tensor) -> Estimate:
     """Return the median with the interval of order statistics."""
     n = len(values)
     ordered = np.sort(values.cpu().numpy())
-    low = int(stats.binom.ppf(0.025, n, 0.5))
+    low = int(scipy.stats.binom.ppf(0.025, n, 0.5))
     return Estimate(float(np.median(ordered)), float(ordered[low]), float(ordered[n - 1 - low]), n)
 
 

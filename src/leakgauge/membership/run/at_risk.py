@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from leakgauge.core.files import write_text
 from leakgauge.membership.adversaries.adversary import Floats
@@ -75,7 +75,7 @@ def supported(scores: Floats, member: NDArray[np.bool_], *, among: int = 1) -> S
     0.0
     """
     members, others = scores[member], scores[~member]
-    seen = stats.mannwhitneyu(members, others, alternative="greater").pvalue
+    seen = scipy.stats.mannwhitneyu(members, others, alternative="greater").pvalue
     platt = fit_platt(scores, member) if seen < SIGNIFICANCE / among else Platt(0.0, 0.0)
     return Supported(platt, -float(np.log(len(members))), float(np.log(len(others))))
 

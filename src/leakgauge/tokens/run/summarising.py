@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
-from scipy import special, stats
+import scipy
+from scipy import special
 
 from leakgauge.results.measurements import (
     ACCUMULATED,
@@ -153,7 +154,7 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> Estimat
     count = len(first)
     if count < FEWEST_RANKED or min(len(set(first)), len(set(second))) < 2:
         return None
-    value = float(stats.spearmanr(first, second).statistic)
+    value = float(scipy.stats.spearmanr(first, second).statistic)
     reach = float(special.ndtri(0.975)) * 1.03 / math.sqrt(count - 3)
     middle = math.atanh(max(-1 + 1e-9, min(1 - 1e-9, value)))
     low, high = math.tanh(middle - reach), math.tanh(middle + reach)
