@@ -13,7 +13,7 @@ from leakgauge.core.types import Task
 from leakgauge.data.fingerprints import fingerprint
 from leakgauge.gradients import params_of
 from leakgauge.inversion.exact_batch.layer import FirstLayer
-from leakgauge.inversion.methods import Method, method_of
+from leakgauge.inversion.methods import Method, method_of, reported_traits
 from leakgauge.inversion.metrics.table import COLUMNS, PSNR, RECOGNISABLE, RECORDS
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 from leakgauge.inversion.report.by_scores import SOME_IMAGES, of_scores
@@ -260,3 +260,7 @@ def test_the_command_says_who_attacks_and_what_was_confirmed(tmp_path: Path) -> 
     text = json.dumps(json.loads(out.stdout))
     assert "an active server (robbing: it puts a linear layer before the network" in text
     assert "the gradient confirms" in text
+    page = (tmp_path / "o" / "report.html").read_text()
+    assert "imprint, server robbing" in page
+    assert "leakgauge.guard" in page
+    assert reported_traits("imprint, server curious:scale=0.9,units=20") == Imprint.traits

@@ -23,6 +23,13 @@ none; this one is ours."""
 
 NOT_UNDERSTOOD = "Not understood"
 NOT_CERTIFIED = "Search not finished"
+BY_SERVER = ", server "
+"""Words between a method and the active server whose model it attacks, in an attempt's name."""
+
+AGAINST_SERVERS = (
+    "A client can check a model before it trains it, and refuse this server's: leakgauge.guard, "
+    "and GuardModel for Flower and NVFlare."
+)
 REMEDIES = {
     NOT_UNDERSTOOD: "Name how the clients trained: `--local-optimizer`, `--local-steps`, "
     "`--batch-size`. Or search longer: `--iterations`, `--restarts`.",

@@ -32,7 +32,7 @@ from leakgauge.inversion.report.levels import (
 from leakgauge.inversion.report.records import RecordRows, gallery, read_pictures, read_rows
 from leakgauge.inversion.report.threat_model import threat_model
 from leakgauge.inversion.run.kept import FACTS_FILE, TRUTH, read_facts
-from leakgauge.inversion.words import NAME, REMEDIES
+from leakgauge.inversion.words import AGAINST_SERVERS, BY_SERVER, NAME, REMEDIES
 from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.section import Line, Row, Section
@@ -124,6 +124,7 @@ def _values(
     return {
         "at": NAME,
         "threat_model": threat_model(answer.run),
+        "against_server": any(BY_SERVER in test.adversary for test in tests) and AGAINST_SERVERS,
         "run": answer.run,
         "verdicts": [_verdict(*one) for one in by_nearness(tests)],
         "missing": answer.missing,

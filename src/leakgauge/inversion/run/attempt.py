@@ -14,6 +14,7 @@ from leakgauge.inversion import words
 from leakgauge.inversion.methods import STRONGEST, Method, method_of
 from leakgauge.inversion.search.presets import Search
 from leakgauge.inversion.search.settings import SearchSettings
+from leakgauge.inversion.servers.catalog import HONEST
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.runs.spec import NONE
 from leakgauge.training.catalog import SGD
@@ -173,7 +174,9 @@ class Attempt:
 
     @property
     def name(self) -> str:
-        """The method, with its rung of the ladder."""
+        """The method, with its rung of the ladder or an active server."""
+        if self.spec.server != HONEST:
+            return f"{self.method}{words.BY_SERVER}{self.spec.server}"
         return f"{self.method}, {RUNGS[self.rung]}" if self.rung else self.method
 
 
