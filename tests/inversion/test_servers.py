@@ -134,7 +134,7 @@ def test_the_method_confirms_no_mixture_and_no_noise() -> None:
         assert found(x, kept).all()
         generator = torch.Generator().manual_seed(seed)
         noise = {n: torch.randn(g.shape, generator=generator) for n, g in seen.grads.items()}
-        assert len(confirmed(task, ObservedUpdates(seen.params, noise, seen.shape))) <= 2
+        assert not len(confirmed(task, ObservedUpdates(seen.params, noise, seen.shape)))
     assert CONFIRMED < 0.01
 
 

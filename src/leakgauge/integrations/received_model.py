@@ -22,12 +22,12 @@ class ReceivedModel:
     """How a client builds its model, and which records it checks a received one with.
 
     Attributes:
-        model: returns the client's own model, with any weights.
+        build: returns the client's own model, with any weights.
         loss: the client's loss, a function or a name, as for ``Task``.
         batch_size: records of a training step.
     """
 
-    model: Callable[[], nn.Module]
+    build: Callable[[], nn.Module]
     loss: LossFunction | str = "cross_entropy"
     batch_size: int = 64
 
@@ -48,7 +48,7 @@ class ReceivedModel:
             ModelRefusedError: the tensors do not fit the client's own model, or the check fails.
         """
         try:
-            own = self.model().eval()
+            own = self.build().eval()
             if not isinstance(own, nn.Module):
                 raise InputError(f"model gives {type(own).__name__}; expected a torch.nn.Module")
             with torch.no_grad():

@@ -24,12 +24,12 @@ class ReadingLayer(nn.Module):
 
     def __init__(self, reads: nn.Linear, writes: nn.Linear, model: nn.Module) -> None:
         super().__init__()
-        self.reads, self.writes, self.model = reads, writes, model
+        self.reads, self.writes, self.body = reads, writes, model
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the model's outputs for records ``[B, ...]``."""
         added = self.writes(self.reads(x.flatten(1)).relu())
-        outputs: Tensor = self.model(x + added.reshape(x.shape))
+        outputs: Tensor = self.body(x + added.reshape(x.shape))
         return outputs
 
 
