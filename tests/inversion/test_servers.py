@@ -230,6 +230,7 @@ def test_the_verdict_counts_single_records_where_the_mean_hides_them() -> None:
     ("arguments", "said"),
     [
         (("--server", "robing"), "server 'robing' is not known; did you mean 'robbing'?"),
+        (("--server", "nobody"), "server 'nobody' is not known; known: 'honest', 'robbing'"),
         (("--server", "robbing:bins=1"), "bins is 1; expected 2 or more"),
         (("--server", "robbing", "--ladder"), "leave out --ladder"),
         (("--server", "robbing", "--epochs", "2"), "leave out --epochs"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leakgauge.core.checks import require
+from leakgauge.core.checks import require, require_known
 from leakgauge.core.registry import Registry
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ def server_of(text: str) -> Server | None:
 
     if text.strip() == HONEST:
         return None
+    if ":" not in text:
+        names = (HONEST, *REGISTRY.names())
+        require_known(text.strip(), names, f"server {text.strip()!r} is not known")
     made = REGISTRY.read(text).call()
     require(
         isinstance(made, Server),
