@@ -10,7 +10,6 @@ from leakgauge.core.extras import not_installed
 from leakgauge.core.losses import LossFunction
 from leakgauge.integrations.flower_messages import is_training, keys_of, model_in
 from leakgauge.integrations.received_model import OwnRecords, ReceivedModel
-from leakgauge.model_checks.guard import ModelRefusedError
 
 try:
     from flwr.app import ArrayRecord, Context, Error, Message
@@ -66,14 +65,12 @@ class GuardModel:
         return call_next(msg, ctx)
 
     def _examine(self, msg: Message, ctx: Context) -> None:
-        """Raise ``ModelRefusedError`` where the model is refused; else remember it."""
+        """Raise an error where the model is refused; else remember it."""
         received = model_in(msg, keys_of(msg))
         kept = ctx.state.array_records.get(PREVIOUS)
         previous = None if kept is None else kept.to_torch_state_dict()
         own = self._records
         records = None if own is None else lambda: own(ctx)
         with torch.random.fork_rng(devices=[]):  # the client's own draws stay as they were
-            verdict = self._check.check(received, previous, records)
-        if verdict.refused:
-            raise ModelRefusedError(str(verdict))
+            self._check.check(received, previous, records)
         ctx.state.array_records[PREVIOUS] = ArrayRecord(received)

@@ -5,7 +5,7 @@ from torch import Tensor
 from leakgauge.core.extras import not_installed
 from leakgauge.core.user_code import function_of
 from leakgauge.integrations.arrays import tensors_in
-from leakgauge.integrations.received_model import ReceivedModel, plain
+from leakgauge.integrations.received_model import ReceivedModel
 from leakgauge.model_checks.guard import ModelRefusedError
 
 try:
@@ -64,9 +64,8 @@ class GuardModel(DXOFilter):
             own = function_of(self.model, "model")
             records = None if self.records is None else function_of(self.records, "records")
             check = ReceivedModel(own, self.loss, self.batch_size)
-            verdict = check.check(received, _previous.get(key), records)
-            verdict.require()
+            check.check(received, _previous.get(key), records)
         except ModelRefusedError as error:
             self.log_error(fl_ctx, str(error))
             raise UnsafeJobError(str(error)) from error
-        _previous[key] = plain(received)
+        _previous[key] = received

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +36,7 @@ class ReceivedModel:
         previous: Mapping[str, Tensor] | None,
         records: Callable[[], OwnRecords] | None,
     ) -> ModelVerdict:
-        """Return the verdict on a received model.
+        """Return the verdict on a received model that is not refused.
 
         Args:
             received: its tensors by name, or by number.
@@ -45,10 +44,21 @@ class ReceivedModel:
             records: returns the client's records and labels; None for none.
 
         Raises:
-            ModelRefusedError: the tensors do not fit the client's own model, or the check fails.
+            ModelRefusedError: the model is refused, does not fit the client's own, or cannot be
+                checked.
         """
+        verdict = self._verdict(received, previous, records)
+        verdict.require()
+        return verdict
+
+    def _verdict(
+        self,
+        received: Mapping[str, Tensor],
+        previous: Mapping[str, Tensor] | None,
+        records: Callable[[], OwnRecords] | None,
+    ) -> ModelVerdict:
         try:
-            own = self.build().eval()
+            own = self.build()
             if not isinstance(own, nn.Module):
                 raise InputError(f"model gives {type(own).__name__}; expected a torch.nn.Module")
             with torch.no_grad():
@@ -62,8 +72,3 @@ class ReceivedModel:
             raise ModelRefusedError(
                 f"model refused, it cannot be checked: {one_line(error)}"
             ) from error
-
-
-def plain(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return copies of tensors on the CPU, which another message cannot change."""
-    return {name: leaf.detach().cpu().clone() for name, leaf in tensors.items()}

@@ -77,6 +77,11 @@ class Knowledge:
     schema: Schema | None = None
     guess: Tensor | None = None
 
+    def stand_in(self, record: tuple[int, ...]) -> Tensor:
+        """Return the record of this shape that stands in for one that is not found."""
+        guess = (self.low + self.high) / 2 if self.guess is None else self.guess
+        return guess.expand(record)
+
 
 @dataclass(frozen=True, eq=False)
 class AttackOptions:

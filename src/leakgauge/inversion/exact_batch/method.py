@@ -60,8 +60,7 @@ class ExactBatch(Method):
         """Return the recovered records; arguments and errors as for ``Method``."""
         began = time.perf_counter()
         count, *shape = seen.shape
-        guess = (known.low + known.high) / 2 if known.guess is None else known.guess
-        guess = guess.expand(shape)
+        guess = known.stand_in(tuple(shape))
         require(guess.is_floating_point(), f"{EXACT_BATCH} rebuilds numbers, not tokens")
         layer = FirstLayer(task, seen.params, guess)
         precision = precision_of(seen.grads.values())

@@ -73,8 +73,7 @@ differs by more than 0.001. A cell is right by TabLeak's rule if its category is
 number within 0.319 standard deviations, in the order of rows with most right cells. How often the
 most and the least confident quarter of an update's cells are right is by this rule too, of
 ``"categories"`` and ``"numbers"`` apart. An update is certified if the gradient of the rebuilt
-records equals it
-to rounding. How far an update is matched is the agreement of the update of the rebuilt records
-with the one that was sent, by direction and size. The loss is what the attacker minimizes, not a
-distance to the truth. The time is that of the search for the records of one update; over several
-epochs, that of the joint search alone, for as many records."""
+records equals it to rounding. How far an update is matched is the agreement of the update of the
+rebuilt records with the one that was sent, by direction and size. The loss is what the attacker
+minimizes, not a distance to the truth. The time is that of the search for the records of one
+update; over several epochs, that of the joint search alone, for as many records."""

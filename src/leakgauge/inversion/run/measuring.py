@@ -104,7 +104,10 @@ def scored(
     order = true_order(batches, truth)
     rows, sure = reordered(batches, order), search.confidence
     guesses = scenario.baselines.guesses(truth, labels)
-    figures = _with_recognisable(scorer.scores(rows, scenario.x), scenario)
+    guessed = _guess_scores(scenario)
+    figures = scorer.scores(rows, scenario.x)
+    if scenario.pixels is not None:
+        figures = _with_recognisable(figures, guessed[PSNR])
     figures |= cell_scores(scenario, batches, truth, sure)
     return Rebuilt(
         scorer.in_units(rows),
@@ -113,7 +116,7 @@ def scored(
         curves_of(scenario, search, truth),
         search.seconds_per_iteration,
         warnings,
-        chance=chance_of(scenario),
+        chance=_means(guessed),
         baselines={
             name: {
                 **scorer.scores(x, scenario.x),
@@ -126,11 +129,13 @@ def scored(
     )
 
 
-def _with_recognisable(scores: dict[str, Tensor], scenario: Scenario) -> dict[str, Tensor]:
-    """Return the scores, with whether each image can be recognised and a guess could not."""
-    if PSNR not in scores or scenario.pixels is None:
-        return scores
-    guess = scenario.scorer().scores(scenario.guess.expand_as(scenario.x), scenario.x)[PSNR]
+def _with_recognisable(scores: dict[str, Tensor], guess: Tensor) -> dict[str, Tensor]:
+    """Return the scores, with whether each image can be recognised and a guess could not.
+
+    Args:
+        scores: scores of images by metric.
+        guess: PSNR of the mean colour for each image ``[N]``.
+    """
     found = scores[PSNR] >= torch.maximum(guess + PARTS_DB, torch.full_like(guess, CLEAR_DB))
     return {PSNR: scores[PSNR], RECOGNISABLE: found.double(), **scores}
 
@@ -169,10 +174,18 @@ def cell_scores(
 
 def chance_of(scenario: Scenario) -> dict[str, float]:
     """Return by metric the mean score of a guess that uses no gradient."""
+    return _means(_guess_scores(scenario))
+
+
+def _guess_scores(scenario: Scenario) -> dict[str, Tensor]:
     guess = scenario.guess.expand_as(scenario.x)
     scores = scenario.scorer().scores(guess, scenario.x)
     if scenario.schema is not None:  # Equal rows need no order.
         scores[CELLS] = same_cells(guess, scenario.x, scenario.schema).double().mean(-1)
+    return scores
+
+
+def _means(scores: Scores) -> dict[str, float]:
     return {name: float(values.mean()) for name, values in scores.items()}
 
 

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 from leakgauge.core.checks import require_count, require_positive
 from leakgauge.core.types import Task
 from leakgauge.inversion.methods import IMPRINT
-from leakgauge.inversion.servers.reading import own_reading_layer, with_first_layer, with_reader
+from leakgauge.inversion.servers.reading import own_reading_layer, reading_size, with_reading
 from leakgauge.inversion.servers.server import Server, ServerKnowledge, ServerTraits
 
 _STEPS = 40
@@ -54,7 +54,7 @@ class Curious(Server):
         """Return the task with trap weights; arguments and errors as for ``Server``."""
         own = own_reading_layer(task, known.x[0])
         flat = known.x.flatten(1)
-        units, width = (self.units, flat.shape[1]) if own is None else own.weight.shape
+        units, width = reading_size(own, known.x, self.units)
         sizes = torch.randn(units, width, generator=generator).abs().to(flat)
         is_negative = torch.rand(units, width, generator=generator).argsort(dim=1) < width // 2
         is_negative = is_negative.to(flat.device)
@@ -66,10 +66,7 @@ class Curious(Server):
         scale = self.scale or _scale(scaled @ positive.T, scaled @ negative.T, 1 / known.records)
         weight = (scale * positive - negative) * used / torch.where(used > 0, width_of, 1.0)
         bias = -(weight @ (low * used))
-        if own is not None:
-            return with_first_layer(task, weight, bias)
-        columns = torch.randn(width, units, generator=generator).to(flat)
-        return with_reader(task, known.x, weight, bias, columns)
+        return with_reading(task, own, known.x, weight, bias, generator)
 
 
 def _scale(positive: Tensor, negative: Tensor, share: float) -> float:

@@ -50,8 +50,7 @@ class Fished(Method):
     ) -> Reconstruction:
         """Return the records of the class; arguments and errors as for ``Method``."""
         own = private(task, seen.params)
-        guess = (known.low + known.high) / 2 if known.guess is None else known.guess
-        guess = guess.expand(seen.shape[1:])
+        guess = known.stand_in(seen.shape[1:])
         head = head_of(own, torch.stack([guess, guess]))
         target = int(head.weight.abs().sum(dim=1).argmax())
         assert head.bias is not None

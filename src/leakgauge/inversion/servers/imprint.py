@@ -70,8 +70,8 @@ class Imprint(Method):
         """Return the records that were read; arguments and errors as for ``Method``."""
         began = time.perf_counter()
         count, *shape = seen.shape
-        guess = (known.low + known.high) / 2 if known.guess is None else known.guess
-        layer = FirstLayer(task, seen.params, guess.expand(shape), checks_relu=False)
+        guess = known.stand_in(tuple(shape))
+        layer = FirstLayer(task, seen.params, guess, checks_relu=False)
         targets = len(next(iter(seen.grads.values())))
         x = guess.expand(targets, *seen.shape).clone()
         y = torch.full(x.shape[:2], UNKNOWN, dtype=torch.int64, device=x.device)

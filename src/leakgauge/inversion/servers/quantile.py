@@ -10,7 +10,7 @@ from torch import Generator
 from leakgauge.core.checks import require_count
 from leakgauge.core.types import Task
 from leakgauge.inversion.methods import IMPRINT
-from leakgauge.inversion.servers.reading import own_reading_layer, with_first_layer, with_reader
+from leakgauge.inversion.servers.reading import own_reading_layer, reading_size, with_reading
 from leakgauge.inversion.servers.server import Server, ServerKnowledge, ServerTraits
 
 
@@ -43,11 +43,8 @@ class Quantile(Server):
         """Return the task with these weights; arguments and errors as for ``Server``."""
         own = own_reading_layer(task, known.x[0])
         flat = known.x.flatten(1)
-        units, width = (self.units, flat.shape[1]) if own is None else own.weight.shape
+        units, width = reading_size(own, known.x, self.units)
         weight = torch.randn(units, width, generator=generator).to(flat) / width**0.5
         passed = math.ceil(len(flat) / known.records)
         bias = -(flat @ weight.T).kthvalue(max(len(flat) - passed, 1), dim=0).values
-        if own is not None:
-            return with_first_layer(task, weight, bias)
-        columns = torch.randn(width, units, generator=generator).to(flat)
-        return with_reader(task, known.x, weight, bias, columns)
+        return with_reading(task, own, known.x, weight, bias, generator)

@@ -1,7 +1,7 @@
 """A first linear layer that is made to read records: in place of the model's own, or before it."""
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
@@ -41,13 +41,41 @@ def own_reading_layer(task: Task, record: Tensor) -> nn.Linear | None:
         record: a public record ``[...]``.
     """
     try:
-        weight, _ = first_linear(task.model)
+        layer = _first_layer(task.model)
         check_reads_records(task, params_of(task.model), record[None])
     except InputError:
         return None
-    layer = task.model.get_submodule(weight.rpartition(".")[0])
-    assert isinstance(layer, nn.Linear)
     return layer
+
+
+def reading_size(own: nn.Linear | None, x: Tensor, units: int) -> tuple[int, int]:
+    """Return units and inputs of the layer that reads: of the model's own, or of one before it.
+
+    Args:
+        own: the model's own reading layer; None where it has none.
+        x: public records ``[n, ...]``.
+        units: units of a layer before the model.
+    """
+    return (units, x[0].numel()) if own is None else (own.out_features, own.in_features)
+
+
+def with_reading(
+    task: Task, own: nn.Linear | None, x: Tensor, weight: Tensor, bias: Tensor, generator: Generator
+) -> Task:
+    """Return the task with these weights in its own reading layer, or in one before its model.
+
+    Args:
+        task: the honest model and its loss; it stays as it is.
+        own: the model's own reading layer; None where it has none.
+        x: public records ``[n, ...]``.
+        weight: weights of the layer ``[units, D]``.
+        bias: its biases ``[units]``.
+        generator: draws how a layer before the model writes.
+    """
+    if own is not None:
+        return _with_first_layer(task, weight, bias)
+    columns = torch.randn(*weight.T.shape, generator=generator).to(x)
+    return with_reader(task, x, weight, bias, columns)
 
 
 def with_reader(task: Task, x: Tensor, weight: Tensor, bias: Tensor, columns: Tensor) -> Task:
@@ -74,15 +102,20 @@ def with_reader(task: Task, x: Tensor, weight: Tensor, bias: Tensor, columns: Te
     return Task(ReadingLayer(reads, writes, own).train(task.model.training), task.loss)
 
 
-def with_first_layer(task: Task, weight: Tensor, bias: Tensor) -> Task:
+def _with_first_layer(task: Task, weight: Tensor, bias: Tensor) -> Task:
     """Return the task with other weights ``[units, D]`` and biases in its first linear layer."""
     own = private(task, params_of(task.model))
-    layer = own.model.get_submodule(first_linear(own.model)[0].rpartition(".")[0])
-    assert isinstance(layer, nn.Linear)
+    layer = _first_layer(own.model)
     with torch.no_grad():
         layer.weight.copy_(weight)
         layer.bias.copy_(bias)
     return own
+
+
+def _first_layer(model: nn.Module) -> nn.Linear:
+    layer = model.get_submodule(first_linear(model)[0].rpartition(".")[0])
+    assert isinstance(layer, nn.Linear)
+    return layer
 
 
 def _size(x: Tensor) -> Tensor:
