@@ -84,7 +84,7 @@ class Result:
             InputError: a rule has another form, or concerns a question that was not asked.
         """
         from leakgauge.catalog import questions
-        from leakgauge.evidence.gate import evaluate_rules
+        from leakgauge.evidence.evaluation import evaluate_rules
         from leakgauge.evidence.parts import parts_of_audit
         from leakgauge.evidence.rule import check_rules, parse_rule
 

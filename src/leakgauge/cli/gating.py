@@ -82,7 +82,8 @@ class GateOptions:
             keep: whether an older decision stays if no rule is given.
         """
         from leakgauge.core.files import write_text
-        from leakgauge.evidence.gate import evaluate_rules, write_gate
+        from leakgauge.evidence.evaluation import evaluate_rules
+        from leakgauge.evidence.gate import write_gate
         from leakgauge.evidence.junit import as_junit
         from leakgauge.evidence.sarif import as_sarif
 

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.report.differences.audited import Topic, TopicFigures
 from leakgauge.report.grouping import UNDEFENDED, group_tests
-from leakgauge.results.measurements import HEADLINE, SECONDS, Measurement
+from leakgauge.results.measurements import HEADLINE, SECONDS, Estimate, Measurement
 from leakgauge.results.metrics import Metric, metric_named
+from leakgauge.results.scores import ADVANTAGE, SUCCESS
 from leakgauge.results.statistics import has_interval
 
 Metrics = Mapping[str, Metric]
@@ -24,17 +25,54 @@ class FigurePair:
         after: figure of the second.
         metric: metric of both.
         main: whether the answer stands on the pair.
+        widened: both estimates for the difference, where an interval was cut to nothing; None for
+            those of the figures.
     """
 
     before: Measurement
     after: Measurement
     metric: Metric
     main: bool
+    widened: tuple[Estimate, Estimate] | None = None
+
+    @property
+    def estimates(self) -> tuple[Estimate, Estimate]:
+        """The estimates that make the difference, before and after."""
+        return self.widened or (self.before.estimate, self.after.estimate)
 
     @property
     def has_intervals(self) -> bool:
         """Whether both figures have an interval, so that they can be compared."""
-        return has_interval(self.before.estimate) and has_interval(self.after.estimate)
+        return all(has_interval(one) for one in self.estimates)
+
+    def uncut(self, before: Sequence[Measurement], after: Sequence[Measurement]) -> "FigurePair":
+        """Return the pair with the intervals of advantages that were cut to nothing at 0.
+
+        An advantage is never below 0, so that of an adversary below guessing has the interval 0
+        to 0. The success rate behind it says how wide the test is.
+
+        Args:
+            before: all figures of the first audit under the same defense.
+            after: those of the second.
+        """
+        if self.before.metric != ADVANTAGE:
+            return self
+        sides = (self.before, before), (self.after, after)
+        return replace(self, widened=(_uncut(*sides[0]), _uncut(*sides[1])))
+
+
+def _uncut(one: Measurement, side: Sequence[Measurement]) -> Estimate:
+    found = one.estimate
+    same = (one.knowledge, *_key(one)[::2])
+    success = next(
+        (each for each in side
+         if each.metric == SUCCESS and (each.knowledge, *_key(each)[::2]) == same),
+        None,
+    )  # fmt: skip
+    if success is None or has_interval(found) or success.chance >= 1:
+        return found
+    width = (success.estimate.high - success.estimate.value) / (1 - success.chance)
+    return replace(found, high=found.value + width)
 
 
 def paired_topics(
