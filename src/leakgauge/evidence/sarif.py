@@ -106,7 +106,7 @@ def _failures(case: Case) -> Iterator[tuple[str, str]]:
         words = figure_in_words(one)
         about = name_of(one.ask, one.secret, one.defense, one.knowledge, one.cell)
         yield (
-            f"{about}: {one.metric} is {words['value']} (95 % interval {words['interval']}). "
+            f"{about}: {one.named} is {words['value']} (95 % interval {words['interval']}). "
             f"The rule '{rule}' fails: {one.why}.",
             rule,
         )
