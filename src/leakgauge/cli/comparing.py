@@ -40,10 +40,9 @@ class Reference:
         Raises:
             InputError: the two have no figure in common.
         """
-        from leakgauge.evidence.between import TwoRuns
-        from leakgauge.runs.differences import compare_runs
+        from leakgauge.evidence.between import two_runs
 
-        return TwoRuns(self.parts, parts, compare_runs(self.run, audit, questions()))
+        return two_runs(self.run, audit, parts, questions())
 
 
 def read_reference(folder: Path, out: Path | None, asked: "Sequence[Question]") -> Reference:

@@ -101,14 +101,14 @@ class GateOptions:
         Raises:
             InputError: a rule names what is unknown or not asked, or two runs without a reference.
         """
-        from leakgauge.evidence.between import check_sides
+        from leakgauge.evidence.between import check_reference
         from leakgauge.evidence.rule import check_rule, check_rules
 
         check_rules(self.rules if reference is None else self.own, asked, known)
         if reference is not None:
             for rule in self.between:
                 check_rule(rule, asked, known)
-            check_sides(self.between, reference, known)
+            check_reference(self.between, reference, known)
 
     def evaluate(
         self, run: "RunParts", *, keep: bool = False, runs: "TwoRuns | None" = None

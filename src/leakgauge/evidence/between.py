@@ -26,7 +26,7 @@ from leakgauge.evidence.gate import (
     RuleOutcome,
     signed,
 )
-from leakgauge.evidence.parts import RunPart, RunParts
+from leakgauge.evidence.parts import RunPart, RunParts, parts_of_audit
 from leakgauge.evidence.rule import AFTER, BEFORE, BETWEEN, DIFFERENCE, ENDS, FailRule, check_rule
 from leakgauge.report.differences.compared import Differences
 from leakgauge.report.differences.difference import AuditDifference
@@ -34,6 +34,8 @@ from leakgauge.report.facts import plain_interval
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.metrics import Metric
 from leakgauge.results.statistics import has_interval
+from leakgauge.runs.audit import AuditRun
+from leakgauge.runs.differences import compare_runs
 from leakgauge.runs.question import Question
 
 Figure = tuple[Measurement, RunPart]
@@ -56,7 +58,48 @@ class TwoRuns:
     chosen: bool = False
 
 
-def check_sides(rules: Sequence[FailRule], before: RunParts, known: Mapping[str, Question]) -> None:
+def two_runs(
+    before: AuditRun,
+    after: AuditRun,
+    parts: RunParts,
+    known: Mapping[str, Question],
+    *,
+    defenses: Sequence[str] = (),
+    against: str = "",
+) -> TwoRuns:
+    """Return two audits with their differences.
+
+    Args:
+        before: the reference.
+        after: the new audit.
+        parts: the questions of the new audit.
+        known: all questions by name.
+        defenses: defenses of the new audit to compare; empty for all.
+        against: defense of the reference; empty for the one that fits.
+
+    Raises:
+        InputError: as for ``compare_runs``.
+    """
+    found = compare_runs(before, after, known, defenses=defenses, against=against)
+    reference = parts_of_audit(before, None, known)
+    return TwoRuns(reference, parts, found, chosen=bool(defenses or against))
+
+
+def check_sides(rules: Sequence[FailRule], runs: TwoRuns, known: Mapping[str, Question]) -> None:
+    """Refuse rules on two runs about what one of them did not measure.
+
+    Raises:
+        InputError: a rule names no side, or a figure that a run does not have.
+    """
+    check_reference(rules, runs.before, known)
+    for rule in rules:
+        if rule.side != BEFORE:
+            _require_measured(rule, runs.after, "the new run", known)
+
+
+def check_reference(
+    rules: Sequence[FailRule], before: RunParts, known: Mapping[str, Question]
+) -> None:
     """Refuse rules on two runs about what the reference did not measure.
 
     Raises:
@@ -72,17 +115,6 @@ def check_sides(rules: Sequence[FailRule], before: RunParts, known: Mapping[str,
             _require_measured(rule, before, "the reference", known)
 
 
-def check_after(rules: Sequence[FailRule], after: RunParts, known: Mapping[str, Question]) -> None:
-    """Refuse rules on two runs about what the finished new run did not measure.
-
-    Raises:
-        InputError: a rule names a figure that the new run does not have.
-    """
-    for rule in rules:
-        if rule.side != BEFORE:
-            _require_measured(rule, after, "the new run", known)
-
-
 def _require_measured(
     rule: FailRule, run: RunParts, which: str, known: Mapping[str, Question]
 ) -> None:
@@ -95,6 +127,38 @@ def _require_measured(
         return
     why = "; ".join(dict.fromkeys(not_measured(rule, part) for part in asked))
     raise InputError(f"{rule.where}: {which}, {str(run.folder)!r}, does not have it: {why}")
+
+
+def no_worse(run: RunParts, metrics: Sequence[str], by: float) -> list[str]:
+    """Return what must hold of the differences of metrics that are not to be worse.
+
+    Args:
+        run: the new run.
+        metrics: ``METRIC`` or ``QUESTION.METRIC``; empty for the headline of each question.
+        by: the change that is tolerated, 0 or more.
+
+    Raises:
+        InputError: ``by`` is negative or not finite.
+    """
+    require(0 <= by < math.inf, f"by is {by}; expected a finite number of 0 or more")
+    named = {name: one for each in run.questions for name, one in each.metrics.items()}
+    texts = []
+    for text in metrics or _headlines(run):
+        metric = named.get(text.rpartition(".")[2])
+        down = metric is not None and not metric.higher_is_worse
+        texts.append(f"{text}.{DIFFERENCE}." + (f"high >= {-by:g}" if down else f"low <= {by:g}"))
+    return texts
+
+
+def _headlines(run: RunParts) -> list[str]:
+    """Return the headline metrics that a run measured, with the words of their questions."""
+    found = {
+        f"{part.ask_of(one)}.{one.metric}": None
+        for part in run.parts
+        for one in part.measurements
+        if one.metric in part.question.metrics and part.question.metrics[one.metric].headline
+    }
+    return list(found)
 
 
 def evaluate_between(rules: Sequence[FailRule], runs: TwoRuns) -> Gate:

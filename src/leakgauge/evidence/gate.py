@@ -220,8 +220,12 @@ def figure_in_words(one: FigureOutcome | Measurement) -> Mapping[str, str]:
     estimate = one.estimate if isinstance(one, Measurement) else one
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return {VALUE: "", "interval": ""}
-    interval = f"{signed(estimate.low)} to {signed(estimate.high)}"
-    return {VALUE: signed(estimate.value), "interval": interval}
+    plus = isinstance(one, FigureOutcome) and one.side == DIFFERENCE
+    value, low, high = (
+        f"{'+' if plus and each > 0 else ''}{signed(each)}"
+        for each in (estimate.value, estimate.low, estimate.high)
+    )
+    return {VALUE: value, "interval": f"{low} to {high}"}
 
 
 def signed(value: float) -> str:

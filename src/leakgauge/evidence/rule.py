@@ -187,8 +187,8 @@ def check_rules(
     for rule in rules:
         require(
             not rule.side,
-            f"{rule.where}: {rule.figure} is about two runs; name the other one with audit "
-            "--against BASE, or give the rule to leakgauge compare BASE NEW",
+            f"{rule.where}: {rule.figure} is about two runs; name the other one by audit "
+            "--against BASE, by leakgauge compare BASE NEW, or by against= in Python",
         )
         check_rule(rule, asked, known)
 

@@ -52,9 +52,9 @@ def compare(
     ] = False,
 ) -> None:
     """Compare two finished audits: what leaks less, what leaks more, and the price."""
-    from leakgauge.evidence.between import TwoRuns, check_after, check_sides
+    from leakgauge.evidence.between import check_sides, two_runs
     from leakgauge.evidence.parts import parts_of_audit
-    from leakgauge.runs.differences import compare_runs, read_finished
+    from leakgauge.runs.differences import read_finished
     from leakgauge.runs.page import sections_of
 
     require(
@@ -62,16 +62,14 @@ def compare(
         f"--out is {str(out)!r}; expected a file to write in a folder that exists",
     )
     known = questions()
-    runs = read_finished(before), read_finished(after)
-    reference = parts_of_audit(runs[0], None, known)
-    sections = sections_of(runs[1], known) if gate_options.files else None
-    new = parts_of_audit(runs[1], sections, known)
-    check_sides(gate_options.rules, reference, known)
-    check_after(gate_options.rules, new, known)
-    found = compare_runs(*runs, known, defenses=defense or (), against=against or "")
-    two = TwoRuns(reference, new, found, chosen=bool(defense or against))
-    gate = gate_options.evaluate_between(two)
-    gate_options.write(new, gate, two)
+    first, second = read_finished(before), read_finished(after)
+    sections = sections_of(second, known) if gate_options.files else None
+    new = parts_of_audit(second, sections, known)
+    runs = two_runs(first, second, new, known, defenses=defense or (), against=against or "")
+    check_sides(gate_options.rules, runs, known)
+    found = runs.differences
+    gate = gate_options.evaluate_between(runs)
+    gate_options.write(new, gate, runs)
     if out is not None:
         found.to_html(out)
     if json_:
