@@ -106,13 +106,13 @@ def check_reference(
         InputError: a rule names no side, or a figure that the reference does not have.
     """
     for rule in rules:
+        if rule.side != AFTER:
+            _require_measured(rule, before, "the reference", known)
         require(
             bool(rule.side),
             f"{rule.where}: of which run? Write {rule.metric}.{DIFFERENCE}, as in {BETWEEN!r}, "
             f"or {rule.metric}.{AFTER} or {rule.metric}.{BEFORE}",
         )
-        if rule.side != AFTER:
-            _require_measured(rule, before, "the reference", known)
 
 
 def _require_measured(
