@@ -17,7 +17,7 @@ TITLES = {
 
 
 def as_markdown(run: RunParts, gate: Gate, found: Differences | None = None) -> str:
-    """Return the decision, the figures and what limits them, in Markdown.
+    """Return the decision, the rules, the figures and what limits them, in Markdown.
 
     Equal runs give equal text, without times. Names of columns and files are escaped, and notify
     nobody.
@@ -31,8 +31,8 @@ def as_markdown(run: RunParts, gate: Gate, found: Differences | None = None) -> 
     title = TITLES[gate.decision] if decided else "no rule was given"
     parts = [
         f"### leakgauge: {title}",
-        _summary(run) if found is None else _differences(found),
         _rules(gate),
+        _summary(run) if found is None else _differences(found),
         *_limits(found),
         *_repeats(run, found),
     ]
