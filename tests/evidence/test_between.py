@@ -21,7 +21,7 @@ from leakgauge.report.differences.compared import compare_audits
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 from leakgauge.results.scores import ScoredTrials, advantage, score
 from leakgauge.results.statistics import clopper_pearson, difference
-from support.made_runs import make_records
+from support.made_runs import defended, make_records
 
 RULE = "advantage.difference.low > 0.02"
 KNOWN = questions()
@@ -139,6 +139,22 @@ def test_a_figure_of_one_run_alone_never_passes() -> None:
         assert {one.outcome for one in gate.figures} == {"pass", "not measured"}
         assert (gate.decision, gate.exit_code) == ("undecided", 2)
     assert gate_of(f"property.{RULE}", both, make_records()).exit_code == 0
+
+
+def test_a_defense_that_was_removed_is_compared_with_the_training_without_it() -> None:
+    plain = {"none": (0.85, 3.0, None)}
+    both = defended({**plain, "sign": (0.85, 0.1, 0.2), "prune": (0.85, 2.9, 3.0)})
+    gate = gate_of("auroc.difference.low > 0.02", both, defended(plain))
+    told = {(one.adversary, (one.before or {})["value"] < 0.6): one.outcome for one in gate.figures}
+    assert {defended_: outcome for (_, defended_), outcome in told.items()} == {
+        True: "tripped",
+        False: "pass",
+    }
+    assert {one.why.split("(")[1] for one in gate.figures} == {
+        "sign → no defense)",
+        "prune → no defense)",
+    }
+    assert gate_of("auroc.difference.low > 0.02", defended(plain), both).decision == "pass"
 
 
 def test_an_adversary_below_guessing_does_not_pass() -> None:

@@ -187,11 +187,10 @@ def _of_differences(rule: FailRule, runs: TwoRuns) -> list[FigureOutcome]:
     for one, part in after:
         rows = [row for row in runs.differences.rows if row.after == one and not row.control]
         found = _favoured(rows, before)
-        if found is None:
-            outcomes += [] if runs.chosen else [_alone(rule, one, part, "the reference")]
-            continue
-        met |= {id(other) for other, _ in before if other == found.before}
-        outcomes.append(_judged(rule, found, part, runs.before))
+        met |= {id(other) for other, _ in before if any(other == row.before for row in found)}
+        outcomes += [_judged(rule, row, part, runs.before) for row in found]
+        if not found and not runs.chosen:
+            outcomes.append(_alone(rule, one, part, "the reference"))
     alone = [] if runs.chosen else [each for each in before if id(each[0]) not in met]
     outcomes += [_alone(rule, one, part, "the new run") for one, part in alone]
     for run in (runs.before, runs.after):
@@ -210,10 +209,11 @@ def _figures(rule: FailRule, run: RunParts) -> list[Figure]:
     return [(one, part) for part in asked for one in figures_of(rule, part)]
 
 
-def _favoured(rows: Sequence[AuditDifference], before: Sequence[Figure]) -> AuditDifference | None:
-    """Return the difference whose reference counts; another one where none of them does."""
-    counted = [row for row in rows if any(row.before == one for one, _ in before)]
-    return next(iter(counted or rows), None)
+def _favoured(
+    rows: Sequence[AuditDifference], before: Sequence[Figure]
+) -> Sequence[AuditDifference]:
+    """Return the differences whose reference counts; the first one where none of them does."""
+    return [row for row in rows if any(row.before == one for one, _ in before)] or rows[:1]
 
 
 def _alone(rule: FailRule, one: Measurement, part: RunPart, other: str) -> FigureOutcome:
@@ -230,6 +230,8 @@ def _judged(
     rule: FailRule, one: AuditDifference, part: RunPart, reference: RunParts
 ) -> FigureOutcome:
     outcome, why = _outcome(rule, one, part, reference)
+    if one.before.defense != one.after.defense:
+        why = f"{why} ({one.defenses})"
     smallest = one.smallest if rule.guards(one.metric) else None
     return outcome_of(
         rule,
@@ -251,6 +253,8 @@ def _outcome(
 ) -> tuple[str, str]:
     """Return whether a difference passes, and why."""
     end: float = getattr(one.estimate, rule.compared)
+    if one.same and not rule.holds(end):
+        return PASS, "both folders hold the same run"
     if not is_valid(one.after, one.metric, part.measurements):
         return NOT_VALID, "the new run's adversary does worse than guessing, so it does not count"
     if rule.holds(end):
@@ -258,8 +262,6 @@ def _outcome(
         if rule.guards(one.metric) and not is_valid(one.before, one.metric, known):
             return NOT_VALID, "the reference's adversary does worse than guessing; make it anew"
         return tripped(rule, end)
-    if one.same:
-        return PASS, "both folders hold the same run"
     passes = f"{ENDS[rule.compared]} {signed(end)} is not {limit_of(rule)}"
     if one.smallest is None or not rule.guards(one.metric):
         return PASS, passes

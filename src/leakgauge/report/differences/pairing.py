@@ -104,8 +104,9 @@ def paired_defenses(
 ) -> list[tuple[str, str]]:
     """Return the defenses to compare, (before, after), the main ones first.
 
-    A defense is compared with itself where both audits have it, and else with no defense. No
-    defense is compared with no defense, which shows what else changed.
+    A defense is compared with itself where both audits have it, and else with no defense, also
+    where the second audit has none at all: the defense was removed. No defense is compared with no
+    defense, which shows what else changed.
 
     Args:
         before: figures of the first audit.
@@ -114,7 +115,11 @@ def paired_defenses(
         against: defense of the first audit; empty for the one that fits.
     """
     chosen = [name for name in after.defenses if name in wanted] if wanted else after.defended
-    pairs = [(_counterpart(name, before, against), name) for name in chosen or after.defenses[:1]]
+    removed = [] if wanted or against or after.defended else before.defended
+    pairs = [(name, UNDEFENDED) for name in removed if UNDEFENDED in after.defenses]
+    if not pairs:
+        names = chosen or after.defenses[:1]
+        pairs = [(_counterpart(name, before, against), name) for name in names]
     if UNDEFENDED in before.defenses and UNDEFENDED in after.defenses:
         pairs.append((UNDEFENDED, UNDEFENDED))
     return list(dict.fromkeys((one, other) for one, other in pairs if one))
