@@ -9,6 +9,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "leakgauge"
 
 FLOORS = [
+    {"pytest_plugin"},
     {"leakgauge", "__main__"},
     {"api"},
     {"result"},

@@ -41,6 +41,7 @@ def test_every_commands_help_loads_nothing_heavy() -> None:
 def test_the_package_loads_nothing_heavy() -> None:
     assert loaded("import leakgauge", *HEAVY) == []
     assert loaded("import leakgauge.core", *HEAVY) == []
+    assert loaded("import leakgauge.pytest_plugin", *HEAVY) == []
 
 
 def test_the_interface_loads_no_page_and_no_learner() -> None:

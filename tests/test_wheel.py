@@ -52,7 +52,7 @@ def test_it_holds_every_file_of_the_package_and_no_other(wheel: zipfile.ZipFile)
 def test_it_holds_no_data_but_the_table_of_public_domain(wheel: zipfile.ZipFile) -> None:
     held = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert {name for name in held if Path(name).suffix not in CODE} == TABLES
-    assert not any("test" in Path(name).parts[1] for name in held if "/" in name)
+    assert not any(Path(name).parts[1].startswith("test") for name in held if "/" in name)
 
 
 def test_its_metadata_say_what_the_project_says(wheel: zipfile.ZipFile) -> None:
@@ -62,6 +62,13 @@ def test_its_metadata_say_what_the_project_says(wheel: zipfile.ZipFile) -> None:
     assert found["License-File"] == "LICENSE"
     assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
     assert set(found.get_all("Provides-Extra", [])) >= {"all", "dp", "hf", "lightning", "opacus"}
+
+
+def test_it_declares_the_command_and_the_plugin_of_pytest(wheel: zipfile.ZipFile) -> None:
+    name = next(name for name in wheel.namelist() if name.endswith("dist-info/entry_points.txt"))
+    found = wheel.read(name).decode()
+    assert "[console_scripts]\nleakgauge = leakgauge.cli:main" in found
+    assert "[pytest11]\nleakgauge = leakgauge.pytest_plugin" in found
 
 
 def test_the_extra_all_needs_what_every_extra_for_users_needs(wheel: zipfile.ZipFile) -> None:

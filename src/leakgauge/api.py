@@ -15,7 +15,7 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.source import Source, array_source, frame_source, open_data
 from leakgauge.data.text_tables import TextFormat
-from leakgauge.result import Result
+from leakgauge.result import Result, run_of
 
 if TYPE_CHECKING:
     from leakgauge.report.differences.compared import Differences
@@ -206,12 +206,9 @@ def compare(
         InputError: an audit is not finished, a defense is unknown, or no figure is in both audits.
     """
     from leakgauge.catalog import questions
-    from leakgauge.runs.differences import compare_runs, read_finished
+    from leakgauge.runs.differences import compare_runs
 
-    one, other = (
-        side.run if isinstance(side, Result) else read_finished(Path(side))
-        for side in (before, after)
-    )
+    one, other = run_of(before), run_of(after)
     names = [str(getattr(each, "name", each)) for each in (*_several(defenses), against)]
     return compare_runs(one, other, questions(), defenses=names[:-1], against=names[-1])
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from leakgauge.evidence.controls import Control
     from leakgauge.evidence.gate import Gate
+    from leakgauge.evidence.rule import FailRule
 
 
 NO_FIGURE = "no figure"
@@ -75,23 +76,96 @@ class Result:
         """
         return {name: one for section in self.sections for name, one in section.pictures.items()}
 
-    def gate(self, *rules: str) -> "Gate":
+    def gate(self, *rules: str, against: "Result | str | Path | None" = None) -> "Gate":
         """Return the decision of rules such as ``"advantage.high > 0.05"``, as for ``--fail-if``.
 
         A broken promise of differential privacy fails without any rule. No file is written.
 
+        Args:
+            rules: when to fail; those with a side, such as ``"advantage.difference.low > 0.02"``,
+                compare with the reference.
+            against: the reference: another result, or the folder of a finished audit.
+
         Raises:
-            InputError: a rule has another form, or concerns a question that was not asked.
+            InputError: a rule has another form, concerns a question that was not asked, or two
+                runs without a reference; or the reference is not a finished audit.
+        """
+        from leakgauge.evidence.rule import parse_rule
+
+        return self._decided([parse_rule(text) for text in rules], against)
+
+    def require(self, *rules: str, against: "Result | str | Path | None" = None) -> "Result":
+        """Raise unless rules such as ``"advantage.high <= 0.05"`` hold; return the result.
+
+        A rule that ``gate`` would not pass does not hold: also where the data are too few to see
+        such a leak, or the figure was not measured.
+
+        Args:
+            rules: what must hold; ``"advantage.difference.low <= 0.02"`` compares with the
+                reference.
+            against: the reference: another result, or the folder of a finished audit.
+
+        Raises:
+            AssertionError: a rule does not hold, or a promise is broken; the message names figure,
+                interval and limit.
+            InputError: as for ``gate``.
+        """
+        from leakgauge.evidence.cases import why_not
+        from leakgauge.evidence.rule import parse_rule
+
+        __tracebackhide__ = True  # of pytest, which then shows the caller's line
+        gate = self._decided([parse_rule(text, required=True) for text in rules], against)
+        if not gate.passed:
+            raise AssertionError(why_not(gate))
+        return self
+
+    def require_no_worse_than(
+        self, reference: "Result | str | Path", *metrics: str, by: float = 0.0
+    ) -> "Result":
+        """Raise if a metric is shown to be worse than in a reference; return the result.
+
+        An unchanged figure raises in at most 2.5 % of audits. A change that the interval cannot
+        show does not raise; ``require("METRIC.difference.high <= ...", against=...)`` asks that it
+        is excluded.
+
+        Args:
+            reference: another result, or the folder of a finished audit.
+            metrics: such as ``"advantage"`` or ``"membership.auroc"``; by default the headline of
+                each question.
+            by: the change that is tolerated, in units of the metric; 0 or more.
+
+        Raises:
+            AssertionError: a metric is worse; the message names figure, interval and limit.
+            InputError: a metric is unknown, or the reference is not a finished audit.
         """
         from leakgauge.catalog import questions
-        from leakgauge.evidence.gate import evaluate_rules
+        from leakgauge.evidence.between import no_worse
         from leakgauge.evidence.parts import parts_of_audit
-        from leakgauge.evidence.rule import check_rules, parse_rule
 
-        parsed = [parse_rule(text) for text in rules]
-        run = parts_of_audit(self.run, self.sections, questions())
-        check_rules(parsed, run.questions, questions())
-        return evaluate_rules(parsed, run)
+        __tracebackhide__ = True
+        run = parts_of_audit(self.run, None, questions())
+        return self.require(*no_worse(run, metrics, by), against=reference)
+
+    def _decided(
+        self, rules: "Sequence[FailRule]", against: "Result | str | Path | None"
+    ) -> "Gate":
+        from leakgauge.catalog import questions
+        from leakgauge.evidence.between import check_sides, evaluate_between, two_runs
+        from leakgauge.evidence.evaluation import evaluate_rules
+        from leakgauge.evidence.parts import parts_of_audit
+        from leakgauge.evidence.rule import check_rules
+
+        known = questions()
+        run = parts_of_audit(self.run, self.sections, known)
+        between = [rule for rule in rules if rule.side and against is not None]
+        own = [rule for rule in rules if rule not in between]
+        check_rules(own, run.questions, known)
+        gate = evaluate_rules(own, run)
+        if against is None:
+            return gate
+        runs = two_runs(run_of(against), self.run, run, known)
+        check_sides(between, runs, known)
+        return gate.joined(evaluate_between(between, runs))
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per figure: its names, value, interval and n."""
@@ -141,3 +215,14 @@ class Result:
         return "\n".join(
             f"{row.ask}: {row.verdict} ({row.figure or NO_FIGURE})" for row in self.verdicts
         )
+
+
+def run_of(audit: Result | str | Path) -> AuditRun:
+    """Return the run of a result, or of the folder of a finished audit.
+
+    Raises:
+        InputError: the folder does not hold a finished audit.
+    """
+    from leakgauge.runs.differences import read_finished
+
+    return audit.run if isinstance(audit, Result) else read_finished(Path(audit))

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from leakgauge.catalog import questions
-from leakgauge.evidence.gate import FigureOutcome, Gate, evaluate_rules, write_gate
+from leakgauge.evidence.evaluation import evaluate_rules
+from leakgauge.evidence.gate import FigureOutcome, Gate, write_gate
 from leakgauge.evidence.parts import RunPart, RunParts
 from leakgauge.evidence.rule import parse_rule
 from leakgauge.report.section import Row

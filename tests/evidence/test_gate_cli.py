@@ -11,7 +11,8 @@ from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonS
 
 import leakgauge as lg
 from leakgauge.catalog import questions
-from leakgauge.evidence.gate import GATE_FILE, evaluate_rules
+from leakgauge.evidence.evaluation import evaluate_rules
+from leakgauge.evidence.gate import GATE_FILE
 from leakgauge.evidence.junit import as_junit
 from leakgauge.evidence.parts import parts_of_audit
 from support.command import Ended, run

@@ -186,9 +186,11 @@ def right_or_wrong(draw: st.DrawFn) -> Line:
     return Line(base.line(words), measure=way == "low" and base.runs)
 
 
-SHARED_OPTIONS = ("--workers", "--max-memory", "--junit", "--sarif", "--fail-if", "--set", "--out",
-                  "--controls", "--json", "--verbose", "-v", "--help", "--version")  # fmt: skip
-RULES = ("advantage.high > 0.05", "advantage > 2", "accuracy.low<.5", "psnr >= 20", "property.x>1")
+SHARED_OPTIONS = ("--workers", "--max-memory", "--junit", "--sarif", "--markdown", "--fail-if",
+                  "--set", "--out", "--against", "--controls", "--json", "--verbose", "-v",
+                  "--help", "--version")  # fmt: skip
+RULES = ("advantage.high > 0.05", "advantage > 2", "accuracy.low<.5", "psnr >= 20", "property.x>1",
+         "advantage.difference.low > 0.02", "auroc.after<.2", "x.difference.y > 1")  # fmt: skip
 SIZES = ("1GB", "٣GB", "9" * 400, "0", "-1GB", "1e99TB", "1 EB", "4KB", "nan", "GB")
 
 

@@ -95,6 +95,13 @@ def test_a_defense_of_both_audits_is_compared_with_itself() -> None:
     assert shown == {f"under {PRUNE}", f"no defense → {SIGN}", "without a defense"}
 
 
+def test_removed_defenses_are_compared_with_none_and_the_undefended_runs_show_the_rest() -> None:
+    found = compared(side(measured("none", PRUNE, SIGN)), side(measured("none")))
+    assert {one.defenses for one in found.main} == {f"{PRUNE} → no defense", f"{SIGN} → no defense"}
+    assert {one.defenses for one in found.rows if one.control} == {"without a defense"}
+    assert found.only == ()
+
+
 def test_the_user_chooses_both_defenses() -> None:
     one, other = side(measured("none", PRUNE)), side(measured("none", PRUNE, SIGN))
     found = compared(one, other, defenses=[SIGN], against=PRUNE)

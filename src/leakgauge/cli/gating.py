@@ -17,6 +17,7 @@ from leakgauge.core.checks import require
 from leakgauge.runs.setting import RUN
 
 if TYPE_CHECKING:
+    from leakgauge.evidence.between import TwoRuns
     from leakgauge.evidence.gate import FigureOutcome, Gate
     from leakgauge.evidence.parts import RunParts
     from leakgauge.evidence.rule import FailRule
@@ -28,7 +29,7 @@ FailIf = Annotated[
         "--fail-if",
         help="a rule such as 'advantage.high > 0.05' that ends the command with exit code 3, "
         "also where the data are too few to see such a leak: QUESTION.METRIC.high, .low or "
-        ".value, then >, >=, < or <=, then a number (repeatable)",
+        ".value, then >, >=, < or <=, then a number; METRIC.difference of two runs (repeatable)",
         metavar="<rule>",
         rich_help_panel=RUN,
     ),
@@ -43,8 +44,15 @@ Sarif = Annotated[
     typer.Option(help="write SARIF 2.1.0: a result for each leak and each rule that fails",
                  metavar="<path>", rich_help_panel=RUN),
 ]  # fmt: skip
+Markdown = Annotated[
+    Path | None,
+    typer.Option(help="write Markdown for a comment on a change: figures, rules, differences",
+                 metavar="<path>", rich_help_panel=RUN),
+]  # fmt: skip
 
-OPTIONS: Mapping[str, Any] = {"fail_if": FailIf, "junit": Junit, "sarif": Sarif}
+OPTIONS: Mapping[str, Any] = {
+    "fail_if": FailIf, "junit": Junit, "sarif": Sarif, "markdown": Markdown
+}  # fmt: skip
 WIDEST = 10_000
 OUTCOMES = {"pass": "green", "not measured": "magenta"}
 """Styles of outcomes; others are failures."""
@@ -58,42 +66,96 @@ class GateOptions:
         rules: the rules of ``--fail-if``.
         junit: file for JUnit XML; None for none.
         sarif: file for SARIF; None for none.
+        markdown: file for Markdown; None for none.
     """
 
     rules: Sequence["FailRule"] = ()
     junit: Path | None = None
     sarif: Path | None = None
+    markdown: Path | None = None
 
-    def check(self, asked: "Sequence[Question]", known: "Mapping[str, Question]") -> None:
-        """Refuse rules about what the run will not measure.
+    @property
+    def own(self) -> "list[FailRule]":
+        """The rules on the run alone."""
+        return [rule for rule in self.rules if not rule.side]
+
+    @property
+    def between(self) -> "list[FailRule]":
+        """The rules on two runs."""
+        return [rule for rule in self.rules if rule.side]
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files to write, by option."""
+        named = {"--junit": self.junit, "--sarif": self.sarif, "--markdown": self.markdown}
+        return {name: path for name, path in named.items() if path is not None}
+
+    def check(
+        self,
+        asked: "Sequence[Question]",
+        known: "Mapping[str, Question]",
+        reference: "RunParts | None" = None,
+    ) -> None:
+        """Refuse rules about what the run will not measure, or the reference did not.
 
         Raises:
-            InputError: a rule names what is unknown or not asked.
+            InputError: a rule names what is unknown or not asked, or two runs without a reference.
         """
-        from leakgauge.evidence.rule import check_rules
+        from leakgauge.evidence.between import check_reference
+        from leakgauge.evidence.rule import check_rule, check_rules
 
-        check_rules(self.rules, asked, known)
+        check_rules(self.rules if reference is None else self.own, asked, known)
+        if reference is not None:
+            for rule in self.between:
+                check_rule(rule, asked, known)
+            check_reference(self.between, reference, known)
 
-    def evaluate(self, run: "RunParts", *, keep: bool = False) -> "Gate":
+    def evaluate(
+        self, run: "RunParts", *, keep: bool = False, runs: "TwoRuns | None" = None
+    ) -> "Gate":
         """Evaluate the rules on a run, and write the decision and the files that were asked for.
 
         Args:
             run: its parts.
             keep: whether an older decision stays if no rule is given.
+            runs: the run and a reference; None without one.
         """
+        from leakgauge.evidence.evaluation import evaluate_rules
+        from leakgauge.evidence.gate import COMPARED_FILE, Gate, write_gate
+
+        gate = evaluate_rules(self.own, run)
+        if self.rules or not keep:
+            write_gate(run.folder, gate)
+        if runs is not None:
+            gate = gate.joined(self.evaluate_between(runs))
+        elif not keep:
+            write_gate(run.folder, Gate(), COMPARED_FILE)
+        self.write(run, gate, runs)
+        return gate
+
+    def evaluate_between(self, runs: "TwoRuns") -> "Gate":
+        """Evaluate the rules on two runs, and write the decision to the new run's folder."""
+        from leakgauge.evidence.between import evaluate_between
+        from leakgauge.evidence.gate import COMPARED_FILE, write_gate
+
+        gate = evaluate_between(self.between, runs)
+        write_gate(runs.after.folder, gate, COMPARED_FILE)
+        return gate
+
+    def write(self, run: "RunParts", gate: "Gate", runs: "TwoRuns | None" = None) -> None:
+        """Write the files that were asked for."""
         from leakgauge.core.files import write_text
-        from leakgauge.evidence.gate import evaluate_rules, write_gate
+        from leakgauge.evidence.comment import as_markdown
         from leakgauge.evidence.junit import as_junit
         from leakgauge.evidence.sarif import as_sarif
 
-        gate = evaluate_rules(self.rules, run)
-        if self.rules or not keep:
-            write_gate(run.folder, gate)
         if self.junit is not None:
             write_text(self.junit, as_junit(run, gate))
         if self.sarif is not None:
             write_text(self.sarif, as_sarif(run, gate))
-        return gate
+        if self.markdown is not None:
+            found = None if runs is None else runs.differences
+            write_text(self.markdown, as_markdown(run, gate, found))
 
 
 def gated(command: Callable[..., None]) -> Callable[..., None]:
@@ -157,18 +219,21 @@ def print_gate(gate: "Gate", console: Console) -> None:
         console.print(Text(text, style=style), soft_wrap=True)
 
 
-def _read(fail_if: Sequence[str] | None, junit: Path | None, sarif: Path | None) -> GateOptions:
+def _read(
+    fail_if: Sequence[str] | None, junit: Path | None, sarif: Path | None, markdown: Path | None
+) -> GateOptions:
     from leakgauge.evidence.rule import parse_rule
 
-    for name, path in (("--junit", junit), ("--sarif", sarif)):
-        wrong = path is not None and path.is_dir()
-        require(not wrong, f"{name} is {str(path)!r}, a folder; name a file to write")
-    same = junit is not None and sarif is not None and junit.resolve() == sarif.resolve()
-    require(not same, f"--junit and --sarif are both {str(junit)!r}; name two files")
     rules = [parse_rule(text) for text in fail_if or ()]
     texts = [rule.text for rule in rules]
     require(len(set(texts)) == len(texts), "--fail-if has one rule twice; leave one out")
-    return GateOptions(rules, junit, sarif)
+    options = GateOptions(rules, junit, sarif, markdown)
+    taken: dict[Path, str] = {}
+    for name, path in options.files.items():
+        require(not path.is_dir(), f"{name} is {str(path)!r}, a folder; name a file to write")
+        other = taken.setdefault(path.resolve(), name)
+        require(other == name, f"{other} and {name} are both {str(path)!r}; name two files")
+    return options
 
 
 def _table(gate: "Gate") -> Table:
@@ -198,4 +263,5 @@ def _name(one: "FigureOutcome") -> str:
     from leakgauge.evidence.cases import name_of
 
     name = name_of(one.ask or one.question, one.secret, one.defense, one.knowledge, one.cell)
+    name = f"{one.side}, {name}" if one.side else name
     return f"{name}, round {one.round}" if isinstance(one.round, int) else name

@@ -54,7 +54,8 @@ def read_rules(texts: Iterable[str]) -> list["FailRule"]:
 
     rules = [parse_rule(text) for text in texts]
     for one in rules:
-        figure = one.metric == EPSILON and one.owner in ("", SENT, PUBLISHED) and not one.end
+        figure = one.metric == EPSILON and one.owner in ("", SENT, PUBLISHED)
+        figure = figure and not one.end and not one.side
         require(
             figure,
             f"--fail-if is {one.text!r}; expected epsilon or {PUBLISHED}.epsilon, as in "

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leakgauge.catalog import questions
+from leakgauge.cli.comparing import print_differences, read_reference
 from leakgauge.cli.gating import GateOptions, exit_with, gate_as_json, print_gate, wide_console
 from leakgauge.cli.options import run_path
 from leakgauge.cli.progress import bars
@@ -58,6 +59,7 @@ def run_questions(
     flat_json: bool = False,
     gate_options: GateOptions | None = None,
     controls: bool = False,
+    against: Path | None = None,
 ) -> None:
     """Run the questions to the end, write the report and print the answer.
 
@@ -71,6 +73,7 @@ def run_questions(
         flat_json: whether the JSON has the figures of the only question at its top level.
         gate: rules and files of a build.
         controls: whether to run a placebo and a planted leak of each question as well.
+        against: folder of a finished audit to compare with; None for none.
 
     Raises:
         InputError: nothing could be measured.
@@ -91,7 +94,9 @@ def run_questions(
         for device in {spec.device for _, spec in command.asked.values()}:
             check_device(device)
         build = gate_options or GateOptions()
-        build.check(_named(command.asked), questions())
+        named = _named(command.asked)
+        reference = None if against is None else read_reference(against, out, named)
+        build.check(named, questions(), None if reference is None else reference.parts)
         prepared = command.prepared or prepare_all(command.asked)
     repeat = f"{command.repeat} --controls" if controls else command.repeat
     description = describe(command.name, prepared, repeat=repeat, notes=command.not_asked)
@@ -103,7 +108,10 @@ def run_questions(
             audit = run_audit(path, description, prepared, progress=progress, workers=workers)
         sections = sections_of(audit, questions())
         report = write_report(audit, questions(), sections)
-        gate = build.evaluate(parts_of_audit(audit, sections, questions()))
+        parts, runs = parts_of_audit(audit, sections, questions()), None
+        if reference is not None and not audit.stopped:
+            runs = reference.compared_with(audit, parts)
+        gate = build.evaluate(parts, runs=runs)
         checked: list[Control] = []
         if controls and not audit.stopped:
             answered = {name: prepared[name] for name in audit.answers}
@@ -120,11 +128,14 @@ def run_questions(
     if json_:
         values = _as_json(audit, sections, report, flat=flat_json)
         values |= {"controls": [plain_control(one) for one in checked]} if controls else {}
+        values |= {} if runs is None else {"against": runs.differences.to_json()}
         print(json.dumps({**values, **gate_as_json(gate)}, allow_nan=False))
     else:
         if checked:
             wide_console().print(_controls_table(checked))
         _print_answer(sections, report, time.perf_counter() - began, verbose=verbose)
+        if runs is not None:
+            print_differences(runs.differences, verbose=verbose)
         print_gate(gate, wide_console())
     if audit.stopped:
         notices.print(

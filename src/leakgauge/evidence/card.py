@@ -34,7 +34,8 @@ from leakgauge.evidence.card_results import (
 )
 from leakgauge.evidence.context import Context
 from leakgauge.evidence.controls import Control, outcome_of, read_controls
-from leakgauge.evidence.gate import GATE_FILE, evaluate_rules
+from leakgauge.evidence.evaluation import evaluate_rules
+from leakgauge.evidence.gate import GATE_FILE
 from leakgauge.evidence.parts import parts_of_audit
 from leakgauge.evidence.rule import parse_rule
 from leakgauge.report.utility import useless_models, utilities

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import pydantic
@@ -16,6 +15,7 @@ from leakgauge.core.files import checksum_of, write_text
 from leakgauge.evidence.card_model import Card, CardFigure, CardPage
 from leakgauge.evidence.context import Context
 from leakgauge.evidence.gate import GATE_FILE
+from leakgauge.evidence.markdown_text import escaped
 from leakgauge.report.wording import number, short
 from leakgauge.results.measurements import MEASUREMENTS_FILE, REPORT_FILE, RUN_FILE
 from leakgauge.runs.audit import REFUSED_FILE
@@ -66,7 +66,6 @@ def _sha256(text: str) -> str:
 
 TEMPLATE = "audit-card.md.j2"
 LARGE = 1000.0
-_SPECIAL = re.compile(r"([|\[\]*])")
 
 
 def card_page(card: Card) -> str:
@@ -84,20 +83,10 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_escaped,
+        finalize=escaped,
     )
     made.filters |= {"value": _value, "interval": _interval, "cell": _cell, "title": _title}
     return made
-
-
-def _escaped(value: Any) -> str:
-    """Return text in one line that cannot end a table's cell, make a link, or be HTML.
-
-    >>> _escaped("a|b <i>")
-    'a\\\\|b &lt;i>'
-    """
-    text = " ".join(str(value).split()).replace("\\", "\\\\").replace("<", "&lt;")
-    return _SPECIAL.sub(r"\\\1", text)
 
 
 def _value(one: float | None) -> str:

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leakgauge.evidence.counted import counted
-from leakgauge.evidence.gate import PASS, BrokenPromise, FigureOutcome, Gate
+from leakgauge.evidence.gate import (
+    NOT_MEASURED,
+    PASS,
+    BrokenPromise,
+    FigureOutcome,
+    Gate,
+    figure_in_words,
+)
 from leakgauge.evidence.parts import RunPart, RunParts
 from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.results.measurements import Measurement
@@ -46,6 +53,29 @@ def cases_of(run: RunParts, gate: Gate) -> list[Case]:
 def unmatched(gate: Gate) -> list[tuple[str, FigureOutcome]]:
     """Return figures that were not measured, each with its rule; they belong to no case."""
     return [(rule.rule, one) for rule in gate.rules for one in rule.figures if not one.ask]
+
+
+def why_not(gate: Gate) -> str:
+    """Return why a gate does not pass: a line for each figure and promise that does not."""
+    lines = [
+        sentence_of(rule.rule, one)
+        for rule in gate.rules
+        for one in rule.figures
+        if one.outcome != PASS
+    ]
+    return "\n".join([*lines, *(f"{one.ask}: {one.why}" for one in gate.broken)])
+
+
+def sentence_of(rule: str, one: FigureOutcome) -> str:
+    """Return a figure that does not pass, with its interval, the rule, and the reason."""
+    about = name_of(one.ask or one.question, one.secret, one.defense, one.knowledge, one.cell)
+    if one.outcome == NOT_MEASURED:
+        where = f"{about}: " if about else ""
+        return f"{where}the rule '{rule}' could not be evaluated: {one.why}."
+    words = figure_in_words(one)
+    interval = f" is {words['value']} (95 % interval {words['interval']})"
+    told = interval if words["value"] else " was not compared"
+    return f"{about}: {one.named}{told}. The rule '{rule}' fails: {one.why}."
 
 
 def name_of(ask: str, secret: str, defense: str, knowledge: str = "", cell: str = "") -> str:

@@ -1,22 +1,20 @@
-"""Checks the rules of a build on a finished run, and writes the decision to its folder."""
+"""The decision of the rules of a build: its figures, its exit code, and its file."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from leakgauge.core.files import write_text
-from leakgauge.evidence.counted import counted, is_valid, protected, smallest_visible
-from leakgauge.evidence.parts import RunPart, RunParts
-from leakgauge.evidence.rule import ENDS, VALUE, FailRule, is_called
-from leakgauge.report.facts import plain_interval
+from leakgauge.evidence.rule import DIFFERENCE, VALUE
 from leakgauge.report.wording import short
 from leakgauge.results.measurements import Measurement
-from leakgauge.results.metrics import Metric
-from leakgauge.results.statistics import has_interval
 
 GATE_FILE = "gate.json"
+COMPARED_FILE = "compared.json"
+"""The decision of rules on a run, and that of rules on the run and a reference."""
+
 FAILED, UNMEASURED = 3, 2
 """Exit codes of a failed rule or promise, and of a rule without figures."""
 
@@ -52,6 +50,10 @@ class FigureOutcome:
         outcome: ``"pass"``, or why the rule does not pass: ``"tripped"``, ``"too little data"``,
             ``"no interval"``, ``"not valid"`` or ``"not measured"``.
         why: the outcome in a sentence.
+        side: ``"difference"``, ``"before"`` or ``"after"`` where two runs are compared; a
+            difference has its value and interval in place of the figure's.
+        before: for a difference, value, low and high of the reference; else None.
+        after: the same of the new run.
     """
 
     question: str
@@ -73,6 +75,21 @@ class FigureOutcome:
     threshold: float
     outcome: str
     why: str
+    side: str = ""
+    before: Mapping[str, float] | None = None
+    after: Mapping[str, float] | None = None
+
+    @property
+    def named(self) -> str:
+        """The metric in words, with the side of two runs.
+
+        >>> parts = dict.fromkeys(FigureOutcome.__dataclass_fields__)
+        >>> FigureOutcome(**{**parts, "metric": "auroc", "side": "difference"}).named
+        'the difference of auroc'
+        """
+        if self.side == DIFFERENCE:
+            return f"the difference of {self.metric}"
+        return f"{self.metric} {self.side}" if self.side else self.metric
 
 
 @dataclass(frozen=True)
@@ -120,10 +137,12 @@ class Gate:
     Attributes:
         rules: outcome of each rule.
         broken: promises that do not hold; they fail a build without any rule.
+        against: name of the reference, if the rules compare with one.
     """
 
     rules: Sequence[RuleOutcome] = ()
     broken: Sequence[BrokenPromise] = ()
+    against: str = ""
 
     @property
     def decision(self) -> GateDecision:
@@ -148,15 +167,25 @@ class Gate:
         """The figures of all rules."""
         return [figure for one in self.rules for figure in one.figures]
 
+    def joined(self, other: "Gate") -> "Gate":
+        """Return the decision of both: their rules and broken promises."""
+        return replace(
+            other,
+            rules=[*self.rules, *other.rules],
+            broken=[*self.broken, *other.broken],
+            against=self.against or other.against,
+        )
+
     def as_json(self) -> dict[str, Any]:
         """Return decision, rules, figures and broken promises as plain values."""
         return {
             "decision": self.decision,
+            **({"against": self.against} if self.against else {}),
             "rules": [
                 {
                     "rule": one.rule,
                     "outcome": one.outcome,
-                    "figures": [asdict(figure) for figure in one.figures],
+                    "figures": [_plain(figure) for figure in one.figures],
                 }
                 for one in self.rules
             ],
@@ -171,132 +200,19 @@ class Gate:
         return "\n".join([*lines, *(f"{one.ask}: {one.why}" for one in self.broken)])
 
 
-def evaluate_rules(rules: Sequence[FailRule], run: RunParts) -> Gate:
-    """Return the decision on a run by rules that ``check_rules`` accepted."""
-    broken = [
-        BrokenPromise(part.called, row.ask, part.cell, row.verdict)
-        for part in run.parts
-        for row in part.rows
-        if row.broken
-    ]
-    return Gate([RuleOutcome(rule.text, _figures(rule, run)) for rule in rules], broken)
+def _plain(figure: FigureOutcome) -> dict[str, Any]:
+    values = asdict(figure)
+    of_two_runs = ("side", "before", "after")
+    return values if figure.side else {k: v for k, v in values.items() if k not in of_two_runs}
 
 
-def write_gate(folder: Path, gate: Gate) -> None:
+def write_gate(folder: Path, gate: Gate, name: str = GATE_FILE) -> None:
     """Write ``gate.json``; a gate without rules and broken promises removes an older one."""
-    path = folder / GATE_FILE
+    path = folder / name
     if gate.rules or gate.broken:
         write_text(path, json.dumps(gate.as_json(), indent=2, allow_nan=False) + "\n")
     else:
         path.unlink(missing_ok=True)
-
-
-def _figures(rule: FailRule, run: RunParts) -> list[FigureOutcome]:
-    """Return the figures of a rule and the missing ones: a rule without figures never passes."""
-    asked = [part for part in run.parts if rule.asks_about(part.question)]
-    found = {part.key: _of_part(rule, part) for part in asked}
-    outcomes = [one for each in found.values() for one in each]
-    outcomes += [
-        _missing(rule, part, text)
-        for part in asked
-        for text in part.missing
-        if _concerns(text, rule, part)
-    ]
-    silent = [part for part in asked if not found[part.key] and not part.missing]
-    named = asked if not outcomes else silent if rule.owner else []
-    outcomes += [_missing(rule, part, _not_measured(rule, part)) for part in named]
-    if not outcomes:
-        outcomes.append(_missing(rule, None, f"no question of this run measures {rule.metric!r}"))
-    return outcomes
-
-
-def _of_part(rule: FailRule, part: RunPart) -> list[FigureOutcome]:
-    metric = part.question.metrics.get(rule.metric)
-    if metric is None:
-        return []
-    figures = counted(part.measurements, rule.metric, metric)
-    return [
-        _checked(rule, one, metric, part)
-        for one in protected(figures, part.measurements)
-        if rule.owner in ("", part.ask_of(one)) or is_called(part.question, rule.owner)
-    ]
-
-
-def _checked(rule: FailRule, one: Measurement, metric: Metric, part: RunPart) -> FigureOutcome:
-    guards = rule.guards(metric)
-    least = smallest_visible(one, metric, part.measurements) if guards else None
-    outcome, why = _outcome(rule, one, metric, least, part)
-    return FigureOutcome(
-        question=part.called,
-        ask=part.ask_of(one),
-        cell=part.cell,
-        secret=one.secret,
-        defense=one.defense,
-        knowledge=one.knowledge,
-        adversary=one.adversary,
-        metric=one.metric,
-        round=one.round,
-        end=rule.compared,
-        **plain_interval(one.estimate),
-        n=one.estimate.n,
-        chance=one.chance,
-        smallest_detectable=least,
-        threshold=rule.threshold,
-        outcome=outcome,
-        why=why,
-    )
-
-
-def _outcome(
-    rule: FailRule, one: Measurement, metric: Metric, least: float | None, part: RunPart
-) -> tuple[str, str]:
-    """Return whether a figure passes, and why; a tripped rule comes before too little data."""
-    end: float = getattr(one.estimate, rule.compared)
-    beyond = f"{'above' if rule.upward else 'below'} {rule.threshold:g}"
-    compared = f"{ENDS[rule.compared]} {signed(end)}"
-    if rule.holds(end):
-        equal = end == rule.threshold
-        return TRIPPED, f"{compared} is {'at the limit' if equal else beyond}"
-    leak = rule.guards(metric) and not metric.of_model
-    if leak and not is_valid(one, metric, part.measurements):
-        return NOT_VALID, "the adversary does worse than guessing, so the test does not count"
-    if least is None and (one.estimate.n < 2 or (leak and not has_interval(one.estimate))):
-        return NO_INTERVAL, f"the figure has no interval (n = {one.estimate.n}); use more data"
-    if least is not None and rule.holds(least):
-        return TOO_LITTLE, _too_little(rule, one, least, beyond)
-    return PASS, f"{compared} is not {beyond}"
-
-
-def _too_little(rule: FailRule, one: Measurement, least: float, beyond: str) -> str:
-    if rule.holds(one.chance):
-        return f"guessing alone gives {signed(one.chance)}, {beyond}: no amount of data passes this"
-    return (
-        f"the smallest leak that this test could have seen is {signed(least)}, {beyond}; use more "
-        "trials or records"
-    )
-
-
-def _concerns(text: str, rule: FailRule, part: RunPart) -> bool:
-    """Return whether a missing part may concern the rule; other words of ``--ask`` do not."""
-    others = [word for word in part.question.asks if word != rule.owner]
-    named = rule.owner in part.question.asks and len(part.question.asks) > 1
-    return not (named and any(text.startswith(word) for word in others))
-
-
-def _not_measured(rule: FailRule, part: RunPart) -> str:
-    measured = dict.fromkeys(one.metric for one in part.measurements if ":" not in one.metric)
-    known = ", ".join(name for name in part.question.metrics if name in measured)
-    return f"{rule.metric!r} was not measured; measured: {known or 'nothing'}"
-
-
-def _missing(rule: FailRule, part: RunPart | None, why: str) -> FigureOutcome:
-    question = "" if part is None else part.called
-    return FigureOutcome(
-        question=question, ask="", cell="" if part is None else part.cell, secret="", defense="",
-        knowledge="", adversary="", metric=rule.metric, round="", end=rule.compared, value=None,
-        low=None, high=None, n=None, chance=None, smallest_detectable=None,
-        threshold=rule.threshold, outcome=NOT_MEASURED, why=why,
-    )  # fmt: skip
 
 
 def figure_in_words(one: FigureOutcome | Measurement) -> Mapping[str, str]:
@@ -304,8 +220,12 @@ def figure_in_words(one: FigureOutcome | Measurement) -> Mapping[str, str]:
     estimate = one.estimate if isinstance(one, Measurement) else one
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return {VALUE: "", "interval": ""}
-    interval = f"{signed(estimate.low)} to {signed(estimate.high)}"
-    return {VALUE: signed(estimate.value), "interval": interval}
+    plus = isinstance(one, FigureOutcome) and one.side == DIFFERENCE
+    value, low, high = (
+        f"{'+' if plus and each > 0 else ''}{signed(each)}"
+        for each in (estimate.value, estimate.low, estimate.high)
+    )
+    return {VALUE: value, "interval": f"{low} to {high}"}
 
 
 def signed(value: float) -> str:

@@ -57,6 +57,7 @@ class RunParts:
         folder: its folder.
         parts: finished and unfinished parts.
         not_asked: why other questions are not asked.
+        repeat: the command line that repeats it; empty if unknown.
     """
 
     name: str
@@ -64,6 +65,7 @@ class RunParts:
     folder: Path
     parts: Sequence[RunPart]
     not_asked: Sequence[str] = ()
+    repeat: str = ""
 
     @property
     def report(self) -> Path:
@@ -90,16 +92,19 @@ def read_run(folder: Path, questions: Mapping[str, Question]) -> RunParts:
 
 
 def parts_of_audit(
-    audit: AuditRun, sections: Sequence[Section], questions: Mapping[str, Question]
+    audit: AuditRun, sections: Sequence[Section] | None, questions: Mapping[str, Question]
 ) -> RunParts:
     """Return the questions of an audit, answered or refused.
 
     Args:
         audit: audit, just run or read from its folder.
-        sections: sections of its report, one per answer, in the same order.
+        sections: sections of its report, one per answer, in the same order; None leaves out the
+            rows of the summary.
         questions: all by name.
     """
-    rows = {name: one.rows for name, one in zip(audit.answers, sections, strict=True)}
+    rows: Mapping[str, Sequence[Row]] = dict.fromkeys(audit.answers, ())
+    if sections is not None:
+        rows = {name: one.rows for name, one in zip(audit.answers, sections, strict=True)}
     description = audit.description
     parts = [
         _answered(name, question, audit.answers[name], rows[name], description.settings)
@@ -109,7 +114,9 @@ def parts_of_audit(
         if (question := answering(name, questions)) is not None
     ]
     name = str(description.data.get("name", ""))
-    return RunParts(name, description.command, audit.path, parts, description.notes)
+    return RunParts(
+        name, description.command, audit.path, parts, description.notes, description.repeat
+    )
 
 
 def _answered(

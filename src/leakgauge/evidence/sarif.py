@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from leakgauge.core.versions import versions
-from leakgauge.evidence.cases import Case, cases_of, name_of, unmatched
-from leakgauge.evidence.gate import NOT_MEASURED, Gate, figure_in_words
+from leakgauge.evidence.cases import Case, cases_of, sentence_of, unmatched
+from leakgauge.evidence.gate import NOT_MEASURED, Gate
 from leakgauge.evidence.parts import RunPart, RunParts
 from leakgauge.report.section import Level
 
@@ -103,13 +103,7 @@ def _failures(case: Case) -> Iterator[tuple[str, str]]:
     for rule, one in case.failed:
         if one.outcome == NOT_MEASURED:
             continue
-        words = figure_in_words(one)
-        about = name_of(one.ask, one.secret, one.defense, one.knowledge, one.cell)
-        yield (
-            f"{about}: {one.metric} is {words['value']} (95 % interval {words['interval']}). "
-            f"The rule '{rule}' fails: {one.why}.",
-            rule,
-        )
+        yield sentence_of(rule, one), rule
     for broken in case.broken:
         yield f"{case.name}: {broken.why}.", "promise"
 

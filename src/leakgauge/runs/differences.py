@@ -58,8 +58,8 @@ def read_finished(folder: Path) -> AuditRun:
     return read_audit(folder, description)
 
 
-def _audited(run: AuditRun) -> Audited:
-    """Return the parts of an audit that a comparison needs.
+def require_finished(run: AuditRun) -> None:
+    """Refuse an audit with questions that are neither answered nor refused.
 
     Raises:
         InputError: it is not finished.
@@ -70,6 +70,15 @@ def _audited(run: AuditRun) -> Audited:
         f"{str(run.path)!r} is not finished ({', '.join(left)}); repeat its command with --out "
         f"{run.path} to resume",
     )
+
+
+def _audited(run: AuditRun) -> Audited:
+    """Return the parts of an audit that a comparison needs.
+
+    Raises:
+        InputError: it is not finished.
+    """
+    require_finished(run)
     described = run.description
     return Audited(
         name=run.path.name,

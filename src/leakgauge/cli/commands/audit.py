@@ -1,5 +1,6 @@
 """``leakgauge audit DATA``: several questions, one folder, one report."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -43,6 +44,15 @@ WithControls = Annotated[
         rich_help_panel=RUN,
     ),
 ]
+Against = Annotated[
+    Path | None,
+    typer.Option(
+        help="the --out of a finished audit: print the differences from it, and let rules such as "
+        "'advantage.difference.low > 0.02' decide on them",
+        metavar="<dir>",
+        rich_help_panel=RUN,
+    ),
+]
 SUGGESTS = {
     "ask": lambda: (*asks(), ALL),
     "adversary": lambda: adversaries(questions()),
@@ -55,6 +65,7 @@ EXAMPLES = (
     "leakgauge audit adult --ask property --ask reconstruction --defense prune:rate=0.99",
     "leakgauge audit adult --ask all --seeds 3",
     "leakgauge audit adult --fail-if 'advantage.high>0.05' --junit junit.xml --sarif leaks.sarif",
+    "leakgauge audit adult --against base --fail-if 'advantage.difference.low>0.02'",
     "leakgauge audit adult --ask all --controls",
     "leakgauge audit --task my_task:build --secret sex",
 )
@@ -68,6 +79,7 @@ def audit(
     data: DataArgument = None,
     set_: QuestionSettings = None,
     controls: WithControls = False,
+    against: Against = None,
     workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
     out: options.Out = None,
@@ -89,6 +101,7 @@ def audit(
         verbose=verbose,
         gate_options=gate_options,
         controls=controls,
+        against=against,
     )
 
 

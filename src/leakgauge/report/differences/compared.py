@@ -209,7 +209,7 @@ def _compared_topic(
         same = one == other and same_run
         sides = before.under(one), after.under(other)
         figures, left = pairing.attacks(*sides, metrics)
-        figures += pairing.of_model(*sides, metrics)
+        figures = [pair.uncut(*sides) for pair in figures] + pairing.of_model(*sides, metrics)
         compared = [pair for pair in figures if same or pair.has_intervals]
         rows += [difference_of(topic, pair, control=control, same=same) for pair in compared]
         without = [pair for pair in figures if not (same or pair.has_intervals)]

@@ -148,7 +148,7 @@ def difference_of(topic: Topic, pair: FigurePair, *, control: bool, same: bool) 
     Raises:
         InputError: their intervals differ in confidence.
     """
-    before, after = pair.before.estimate, pair.after.estimate
+    before, after = pair.estimates
     found = no_difference(after) if same else difference(before, after)
     return AuditDifference(
         topic, pair.metric, pair.before, pair.after, found, pair.main, control, same

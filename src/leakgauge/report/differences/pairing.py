@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.report.differences.audited import Topic, TopicFigures
 from leakgauge.report.grouping import UNDEFENDED, group_tests
-from leakgauge.results.measurements import HEADLINE, SECONDS, Measurement
+from leakgauge.results.measurements import HEADLINE, SECONDS, Estimate, Measurement
 from leakgauge.results.metrics import Metric, metric_named
+from leakgauge.results.scores import ADVANTAGE, SUCCESS
 from leakgauge.results.statistics import has_interval
 
 Metrics = Mapping[str, Metric]
@@ -24,17 +25,54 @@ class FigurePair:
         after: figure of the second.
         metric: metric of both.
         main: whether the answer stands on the pair.
+        widened: both estimates for the difference, where an interval was cut to nothing; None for
+            those of the figures.
     """
 
     before: Measurement
     after: Measurement
     metric: Metric
     main: bool
+    widened: tuple[Estimate, Estimate] | None = None
+
+    @property
+    def estimates(self) -> tuple[Estimate, Estimate]:
+        """The estimates that make the difference, before and after."""
+        return self.widened or (self.before.estimate, self.after.estimate)
 
     @property
     def has_intervals(self) -> bool:
         """Whether both figures have an interval, so that they can be compared."""
-        return has_interval(self.before.estimate) and has_interval(self.after.estimate)
+        return all(has_interval(one) for one in self.estimates)
+
+    def uncut(self, before: Sequence[Measurement], after: Sequence[Measurement]) -> "FigurePair":
+        """Return the pair with the intervals of advantages that were cut to nothing at 0.
+
+        An advantage is never below 0, so that of an adversary below guessing has the interval 0
+        to 0. The success rate behind it says how wide the test is.
+
+        Args:
+            before: all figures of the first audit under the same defense.
+            after: those of the second.
+        """
+        if self.before.metric != ADVANTAGE:
+            return self
+        sides = (self.before, before), (self.after, after)
+        return replace(self, widened=(_uncut(*sides[0]), _uncut(*sides[1])))
+
+
+def _uncut(one: Measurement, side: Sequence[Measurement]) -> Estimate:
+    found = one.estimate
+    same = (one.knowledge, *_key(one)[::2])
+    success = next(
+        (each for each in side
+         if each.metric == SUCCESS and (each.knowledge, *_key(each)[::2]) == same),
+        None,
+    )  # fmt: skip
+    if success is None or has_interval(found) or success.chance >= 1:
+        return found
+    width = (success.estimate.high - success.estimate.value) / (1 - success.chance)
+    return replace(found, high=found.value + width)
 
 
 def paired_topics(
@@ -66,8 +104,9 @@ def paired_defenses(
 ) -> list[tuple[str, str]]:
     """Return the defenses to compare, (before, after), the main ones first.
 
-    A defense is compared with itself where both audits have it, and else with no defense. No
-    defense is compared with no defense, which shows what else changed.
+    A defense is compared with itself where both audits have it, and else with no defense, also
+    where the second audit has none at all: the defense was removed. No defense is compared with no
+    defense, which shows what else changed.
 
     Args:
         before: figures of the first audit.
@@ -76,7 +115,11 @@ def paired_defenses(
         against: defense of the first audit; empty for the one that fits.
     """
     chosen = [name for name in after.defenses if name in wanted] if wanted else after.defended
-    pairs = [(_counterpart(name, before, against), name) for name in chosen or after.defenses[:1]]
+    removed = [] if wanted or against or after.defended else before.defended
+    pairs = [(name, UNDEFENDED) for name in removed if UNDEFENDED in after.defenses]
+    if not pairs:
+        names = chosen or after.defenses[:1]
+        pairs = [(_counterpart(name, before, against), name) for name in names]
     if UNDEFENDED in before.defenses and UNDEFENDED in after.defenses:
         pairs.append((UNDEFENDED, UNDEFENDED))
     return list(dict.fromkeys((one, other) for one, other in pairs if one))
