@@ -81,8 +81,21 @@ def test_the_weighted_sum_reaches_what_independent_members_know_together() -> No
     assert found.auroc == pytest.approx(expected, abs=0.015)
 
 
+def named(*members: RunReading) -> dict[str, RunReading]:
+    return {f"member {number}": one for number, one in enumerate(members)}
+
+
+def test_quotients_have_one_half_of_the_panel() -> None:
+    """Three that read the shape of a gradient count as much as one that reads the records."""
+    one, two, three, own = readings([0.7, 0.7, 0.7, 0.7])
+    members = {**named(one, two, three), "quotients": own}
+    found = pooled(members, RULES, STACKED, "{}")
+    by_hand = sum(each.log_posterior for each in (one, two, three)) / 3 + own.log_posterior
+    assert of_trials(found) == pytest.approx(of_trials(replace(own, log_posterior=by_hand)), 0.005)
+
+
 def test_the_pool_of_equally_informed_members_reaches_what_they_know_together() -> None:
-    found = pooled(readings([0.7, 0.7, 0.7]), RULES, STACKED, "{}")
+    found = pooled(named(*readings([0.7, 0.7, 0.7])), RULES, STACKED, "{}")
     expected = stats.norm.cdf(0.7 * np.sqrt(3) / np.sqrt(2))
     assert of_trials(found) == pytest.approx(expected, abs=0.015)
     assert found.auroc == pytest.approx(expected, abs=0.015)
@@ -95,7 +108,7 @@ def test_the_pool_gives_members_without_knowledge_no_weight() -> None:
         RunReading(1, normalised(one), HeldOut(other, np.arange(4000) % 2))
         for one, other in 5 * rng.normal(size=(6, 2, 4000, 1)) * [-0.5, 0.5]
     ]
-    found = pooled([known, *sure], RULES, STACKED, "{}")
+    found = pooled(named(known, *sure), RULES, STACKED, "{}")
     assert of_trials(found) > of_trials(known) - 0.01
     plain = replace(known, log_posterior=sum(one.log_posterior for one in [known, *sure]))
     assert of_trials(plain) < of_trials(known) - 0.1
@@ -108,7 +121,7 @@ def test_few_held_out_batches_do_not_choose_among_members() -> None:
     truth = np.arange(4000) % 2
     odds = 0.8 * (rng.normal(size=4000) + 0.8 * (truth - 0.5))
     other = replace(other, log_posterior=normalised(odds[:, None] * np.array([-0.5, 0.5])))
-    together = of_trials(pooled([lucky, other], RULES, STACKED, "{}"))
+    together = of_trials(pooled(named(lucky, other), RULES, STACKED, "{}"))
     assert together > of_trials(weighted([lucky, other], RULES, STACKED, "{}")) + 0.01
 
 

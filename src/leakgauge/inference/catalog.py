@@ -1,6 +1,7 @@
 """The games, and the adversaries by the names that users type. Importing it loads no torch."""
 
 import copy
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from leakgauge.core.checks import InputError, require, require_choice
@@ -20,6 +21,7 @@ ADVERSARIES = {
     "logistic": f"{_PACKAGE}.logistic:Logistic",
     "energies": f"{_PACKAGE}.energies:Energies",
     "discriminant": f"{_PACKAGE}.discriminant:Discriminant",
+    "quotients": f"{_PACKAGE}.quotients:Quotients",
     "pca-forest": f"{_PACKAGE}.forest:PcaForest",
     "joint": f"{_PACKAGE}.joint:Joint",
     "matching": f"{_PACKAGE}.matching:Matching",
@@ -29,11 +31,11 @@ ADVERSARIES = {
 }
 """Address of each attack, imported at first use."""
 
-_ON_BATCHES = ("forest", "logistic", "energies", "discriminant", "pca-forest")
+_ON_BATCHES = ("forest", "logistic", "energies", "discriminant", "quotients", "pca-forest")
 _BY_GAME = {
     PROPERTY: (*_ON_BATCHES, "joint", "crossed-forest"),
     ATTRIBUTE: (*_ON_BATCHES, "joint", "matching", "crossed-forest"),
-    PROPORTION: ("forest", "logistic", "energies", "pca-forest"),
+    PROPORTION: ("forest", "logistic", "energies", "quotients", "pca-forest"),
     USER: ("encoder", "pca-encoder", "plda"),
 }
 
@@ -48,6 +50,7 @@ _PANEL = {
     USER: ("plda",),
 }
 _UNDER_NOISE = "joint"
+_OF_A_LAYER = "quotients"
 _UNPOOLED, _DISCRIMINANT = f"{_CROSSED}:kernel=1", "discriminant"
 
 SMALL = 20_000
@@ -58,7 +61,8 @@ OF_FEW_USERS = "pca-encoder"
 
 HELP = (
     f"{PANEL} (default: {_CROSSED}, energies, discriminant, for at most {SMALL:,} parameters "
-    f"{_UNPOOLED}, under noise joint, and their sum; for proportion forest, for user plda), "
+    f"{_UNPOOLED}, {_OF_A_LAYER} if a layer has a bias, under noise joint, and their sum; for "
+    "proportion forest, for user plda), "
     f"{', '.join(ADVERSARIES)}, with settings as forest:kernel=10; or your own, "
     "MODULE:NAME[:key=value,...]"
 )
@@ -85,6 +89,7 @@ def panel_of(
     all_rounds: bool = False,
     parameters: int | None = None,
     defended: bool = False,
+    divides: bool = False,
 ) -> tuple[str, ...]:
     """Return the names of the default adversaries of a game.
 
@@ -100,6 +105,8 @@ def panel_of(
             replace if a defense adds noise.
         parameters: number of parameters of the model; None if it is not known yet.
         defended: whether a defense changes the gradients.
+        divides: whether a layer of the model has a weight and a bias, whose gradients can be
+            divided.
 
     >>> panel_of("property", all_rounds=True)
     ('crossed-forest', 'energies', 'discriminant', 'joint')
@@ -107,12 +114,29 @@ def panel_of(
     ('crossed-forest', 'energies', 'crossed-forest:kernel=1')
     """
     panel = _PANEL[game]
-    if len(panel) > 1 and parameters is not None and parameters <= SMALL:
+    several = len(panel) > 1
+    if several and parameters is not None and parameters <= SMALL:
         kept = panel if defended else tuple(name for name in panel if name != _DISCRIMINANT)
         panel = (*kept, _UNPOOLED)
+    if divides and several:
+        panel = (*panel, _OF_A_LAYER)
     if all_rounds and _UNDER_NOISE in _BY_GAME[game]:
         panel = (*panel, _UNDER_NOISE)
     return panel
+
+
+def shares_of(panel: Sequence[str]) -> tuple[float, ...]:
+    """Return the share of each member of a panel in their sum, before held-out data weigh them.
+
+    ``quotients`` reads the records of a batch, and all others the shape of its gradient. Each of
+    the two ways has one half.
+
+    >>> shares_of(["crossed-forest", "energies", "quotients"])
+    (0.25, 0.25, 0.5)
+    """
+    others = sum(name != _OF_A_LAYER for name in panel)
+    halves = 2 if _OF_A_LAYER in panel and others else 1
+    return tuple(1 / halves / (1 if name == _OF_A_LAYER else others) for name in panel)
 
 
 def parse_adversary(text: str) -> "AnyAttack":

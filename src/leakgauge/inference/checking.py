@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from leakgauge.core.checks import require
+from leakgauge.core.types import Params
 from leakgauge.defenses import Defense, parse_defense
 from leakgauge.inference.adversaries.adversary import AnyAttack
+from leakgauge.inference.adversaries.layer_inputs import layer_with_bias
 from leakgauge.inference.catalog import (
     PANEL,
     PROPORTION,
@@ -39,7 +41,7 @@ def attacks_for(
     ask: str,
     defense: Defense | None = None,
     *,
-    parameters: int | None = None,
+    params: Params | None = None,
 ) -> GameAttacks:
     """Return the attacks of a game: the named ones that support it, or the panel.
 
@@ -47,7 +49,7 @@ def attacks_for(
         spec: settings of the run.
         ask: name of the game.
         defense: defense of the gradients; None for none.
-        parameters: number of parameters of the model; None if it is not known yet.
+        params: parameters of the model; None if it is not known yet.
 
     Raises:
         InputError: none of the named adversaries supports the game.
@@ -57,8 +59,9 @@ def attacks_for(
     panel = panel_of(
         ask,
         all_rounds=noisy and several_times,
-        parameters=parameters,
+        parameters=None if params is None else sum(leaf.numel() for leaf in params.values()),
         defended=defense is not None and defense.name != "none",
+        divides=params is not None and layer_with_bias(params) is not None,
     )
     texts = [
         name for text in adversary_names(spec) for name in (panel if text == PANEL else (text,))

@@ -5,18 +5,15 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import Tensor
 
 from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inference.adversaries.calibration import Calibrated, calibrate
-from leakgauge.inference.adversaries.logistic import Regression
+from leakgauge.inference.adversaries.logistic import Regression, regressed
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.views import View, within_deviations
+from leakgauge.inference.adversaries.views import View
 from leakgauge.results.statistics import Floats
 
 SMALL_LEAF = 16
@@ -115,11 +112,4 @@ class Energies:
 
     def regress(self, shadow: Shadow) -> Regression:
         """Return the regression on shadow batches, not calibrated."""
-        features, secret = shadow.observe(self.batches, view=self.view)
-        model = make_pipeline(
-            FunctionTransformer(np.asarray, kw_args={"dtype": np.float64}),
-            StandardScaler(),
-            FunctionTransformer(within_deviations),
-            LogisticRegression(C=self.inverse_penalty, max_iter=1000),
-        )
-        return Regression(self.view, model.fit(features, secret))
+        return regressed(shadow, self.view, self.inverse_penalty, self.batches)

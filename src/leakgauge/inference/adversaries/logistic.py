@@ -36,6 +36,25 @@ class Regression:
         return two_sided(self.model.decision_function(features))
 
 
+def regressed(shadow: Shadow, view: View, inverse_penalty: float, batches: int) -> Regression:
+    """Return a logistic regression on standardised features of shadow batches, not calibrated.
+
+    Args:
+        shadow: the adversary's records and the parameters of the round.
+        view: maps gradients to features.
+        inverse_penalty: scikit-learn's C.
+        batches: number of bootstrapped shadow batches.
+    """
+    features, secret = shadow.observe(batches, view=view)
+    model = make_pipeline(
+        FunctionTransformer(np.asarray, kw_args={"dtype": np.float64}),
+        StandardScaler(),
+        FunctionTransformer(within_deviations),
+        LogisticRegression(C=inverse_penalty, max_iter=1000),
+    )
+    return Regression(view, model.fit(features, secret))
+
+
 @dataclass(frozen=True)
 class Logistic:
     """Logistic regression on the leading principal components of the gradient.

@@ -101,10 +101,14 @@ class RecordGradients:
         return flat
 
     def _sent(self, rows: slice) -> Tensor:
-        defense = replace(self.shadow.defense, update=Identity(), learn=None)
-        alone = replace(self.shadow, defense=defense)
+        alone = sent_alone(self.shadow)
         index = np.arange(rows.start, rows.stop)[:, None]
         return torch.cat([FlattenView()(grads) for grads in alone.gradients(index)])
+
+
+def sent_alone(shadow: Shadow) -> Shadow:
+    """Return a shadow whose gradients of single records are those that enter a batch's mean."""
+    return replace(shadow, defense=replace(shadow.defense, update=Identity(), learn=None))
 
 
 def record_noise(shadow: Shadow) -> float:

@@ -1,6 +1,8 @@
 """Features and gradients of shadow batches that the attacks of one round share."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -10,6 +12,7 @@ from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.views import View
 
 Features = NDArray[np.float32]
+V = TypeVar("V")
 
 
 class Shared:
@@ -18,15 +21,24 @@ class Shared:
     Values that do not fit into ``max_bytes`` are computed again, with the same result.
 
     Args:
-        views: views of the attacks of a round, which share one pass over the gradients.
+        views: views of the attacks of a round, which share one pass over the gradients; read at
+            first use.
         max_bytes: bound on the cached features; half of it bounds the cached gradients.
     """
 
     def __init__(self, views: Iterable[View] = (), *, max_bytes: int = 0) -> None:
-        self._views = tuple(dict.fromkeys(views))
+        self._asked = views
         self._max_bytes = max_bytes
         self._features: dict[tuple[str, View], Features] = {}
         self._gradients: dict[str, list[Grads]] = {}
+
+    @functools.cached_property
+    def _views(self) -> tuple[View, ...]:
+        return tuple(dict.fromkeys(self._asked))
+
+    def made(self, kind: type[V]) -> V | None:
+        """Return the view of a kind that was made for the parameters of this round, if any."""
+        return next((one for one in self._views if isinstance(one, kind)), None)
 
     def features(
         self, key: str, view: View, make: Callable[[], Iterable[Grads]], count: int

@@ -118,8 +118,8 @@ class Stack:
         return np.asarray(best.x)
 
 
-def pool(held_out: Sequence[HeldOut]) -> Floats:
-    """Return weights ``[M]`` with which the log-odds of M adversaries count equally.
+def pool(held_out: Sequence[HeldOut], shares: Sequence[float] | None = None) -> Floats:
+    """Return weights ``[M]`` with which the log-odds of M adversaries count by their shares.
 
     Each adversary's log-odds are scaled by the slope that calibrates them, so that one without
     knowledge counts for nothing; the mean of all is scaled once more. A regression would need one
@@ -128,9 +128,11 @@ def pool(held_out: Sequence[HeldOut]) -> Floats:
 
     Args:
         held_out: log-odds of each adversary for the same batches in the same order.
+        shares: share of each adversary ``[M]``, with a sum of 1; None for equal ones.
     """
     secret = _same_secret(held_out)
-    slopes = np.array([fit_slope(one) for one in held_out]) / len(held_out)
+    each = np.full(len(held_out), 1 / len(held_out)) if shares is None else np.asarray(shares)
+    slopes = each * np.array([fit_slope(one) for one in held_out])
     mean = np.tensordot(slopes, np.stack([one.log_odds for one in held_out]), 1)
     return np.asarray(slopes * fit_slope(HeldOut(mean, secret)))
 

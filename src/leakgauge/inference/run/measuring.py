@@ -178,9 +178,12 @@ def _panel(
     by_round = [name for name in members if name not in together]
     each = zip(*(members[name].rounds for name in by_round), strict=True)
     text = f"weights of {', '.join(by_round)}: {{}}"
-    single = [pooled(parts, rules, number, text) for number, parts in enumerate(each, start=1)]
+    single = [
+        pooled(dict(zip(by_round, parts, strict=True)), rules, number, text)
+        for number, parts in enumerate(each, start=1)
+    ]
     text = f"weights of {', '.join(members)}, each over its rounds: {{}}"
-    every = pooled([one.sums[0] for one in members.values()], rules, STACKED, text)
+    every = pooled({name: one.sums[0] for name, one in members.items()}, rules, STACKED, text)
     sums = [every, plain_sum(single, rules, held_out=True)]
     adversary = {"adversary": "the sum of its members' calibrated log-odds"}
     return _Member(

@@ -12,7 +12,7 @@ from leakgauge.defenses import Defense, none
 from leakgauge.inference.adversaries.adversary import Candidates
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.sharing import Shared, joined
-from leakgauge.inference.adversaries.views import FlattenView
+from leakgauge.inference.adversaries.views import FlattenView, View
 from leakgauge.inference.games.trials import Trials
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.words import FRESH
@@ -30,13 +30,21 @@ def shadows_of_round(
     The attacks share the observed features.
     """
     clean = shadow_of_round(stage, number, params)
-    asked = (getattr(attack, "view", None) for attack in stage.attacks)
-    views = [view for view in asked if view is not None]
     room = clean.max_bytes if len(stage.attacks) > 1 else 0
+    shadows = {STATIC: clean, ADAPTIVE: replace(clean, defense=defense)}
     return {
-        knowledge: replace(clean, defense=known).sharing(Shared(views, max_bytes=room))
-        for knowledge, known in ((STATIC, clean.defense), (ADAPTIVE, defense))
+        knowledge: shadow.sharing(Shared(_views(stage, shadow), max_bytes=room))
+        for knowledge, shadow in shadows.items()
     }
+
+
+def _views(stage: GameStage, shadow: Shadow) -> Iterator[View]:
+    """Yield the views of all attacks; some are made for the parameters of the round."""
+    for attack in stage.attacks:
+        make = getattr(attack, "view_on", None)
+        view = getattr(attack, "view", None) if make is None else make(shadow)
+        if view is not None:
+            yield view
 
 
 def defense_of_round(stage: GameStage, number: int, params: Params) -> Defense:

@@ -191,10 +191,10 @@ def _stages(spec: InferenceSpec, ask: str, records: Records, split: Split) -> li
     only = None if len(used) == len(records.y) else used
     task, data = records.encode(used[split.private], keep, only)
     data = data if spec.by_user else replace(data, users=None)
-    size = sum(leaf.numel() for leaf in params_of(task.model).values())
+    params = params_of(task.model)
     stages = []
     for defense in defenses_of(spec, ask):
-        attacks = attacks_for(spec, ask, defense, parameters=size)
+        attacks = attacks_for(spec, ask, defense, params=params)
         able, notes = _able(ask, attacks, data.rows(split.public), spec)
         stage = make_stage(
             ask,

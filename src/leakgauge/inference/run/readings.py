@@ -15,6 +15,7 @@ from leakgauge.inference.adversaries.stacking import (
     cross_weighted,
     pool,
 )
+from leakgauge.inference.catalog import shares_of
 from leakgauge.inference.words import summed
 from leakgauge.results.measurements import ACCUMULATED, STACKED, first_rounds
 from leakgauge.results.scores import AUROC, ScoredTrials, figures
@@ -162,20 +163,21 @@ def weighted(
 
 
 def pooled(
-    parts: Sequence[RunReading], rules: WeightingRules, when: int | str, text: str
+    parts: Mapping[str, RunReading], rules: WeightingRules, when: int | str, text: str
 ) -> RunReading:
     """Return the sum of the calibrated log-odds of several adversaries.
 
     Args:
-        parts: one reading of each adversary, with scores of the same held-out batches.
+        parts: reading of each adversary by name, with scores of the same held-out batches.
         rules: rules with the prior.
         when: name of the sum.
         text: details with a placeholder for the weights.
     """
-    held_out = held_out_of(parts)
-    weights = pool(held_out)
+    held_out = held_out_of([*parts.values()])
+    weights = pool(held_out, shares_of([*parts]))
     sums = np.tensordot(weights, np.stack([one.log_odds for one in held_out]), 1)
-    return _summed(parts, rules, when, text, weights, HeldOut(sums, held_out[0].secret))
+    own = HeldOut(sums, held_out[0].secret)
+    return _summed([*parts.values()], rules, when, text, weights, own)
 
 
 def _summed(

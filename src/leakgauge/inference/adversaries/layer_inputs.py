@@ -1,0 +1,186 @@
+"""The inputs of a batch to a linear layer, as far as the layer's gradient shows them.
+
+For inputs ``X [B, D]`` and the loss's gradients ``D [B, H]`` at the layer's outputs, the gradients
+of weight and bias together are ``A = D' [X, 1] / B``. So the quotient of a row of the weight's
+gradient by the bias's is a weighted mean of the batch's inputs, with weights of both signs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakgauge.core.types import Grads, Params
+from leakgauge.gradients.flattening import flat_leaf
+from leakgauge.inference.adversaries.record_gradients import sent_alone
+from leakgauge.inference.adversaries.shadow import Shadow
+
+SHARE = 3e-2
+"""Squared singular values below this share of their sum count less and less."""
+
+RIDGE = 1e-3
+"""Ridge on the second moments of the gradients at the outputs, relative to their mean."""
+
+INPUT_RIDGE = 1e-2
+"""Ridge on the covariance of the inputs, relative to the mean variance."""
+
+MOST_WHITENED = 512
+"""Inputs up to this number are whitened together; more of them each by its own deviation."""
+
+MOST_INPUTS, MOST_OUTPUTS = 4096, 2048
+"""Largest numbers of inputs and outputs of a layer that is read; a larger one is passed over."""
+
+SMALL_LEAF = 16
+"""Leaves with at most this many coordinates are also features themselves."""
+
+FEWEST_DIRECTIONS = 32
+"""Directions of the outputs that a projection keeps, at least; else two for each record."""
+
+
+def layer_with_bias(params: Params) -> tuple[str, str] | None:
+    """Return the names of weight and bias of the first layer that is read; None without one.
+
+    It has both, at most ``MOST_INPUTS`` weights for each output, and ``MOST_OUTPUTS`` outputs.
+
+    >>> sorted(layer_with_bias({"0.weight": torch.ones(3, 2), "0.bias": torch.ones(3)}))
+    ['0.bias', '0.weight']
+    """
+    for name, leaf in params.items():
+        layer, _, kind = name.rpartition(".")
+        bias = f"{layer}.bias" if layer else "bias"
+        if kind == "weight" and leaf.dim() > 1 and bias in params and _is_read(leaf):
+            return name, bias
+    return None
+
+
+def _is_read(weight: Tensor) -> bool:
+    return len(weight) <= MOST_OUTPUTS and weight[0].numel() <= MOST_INPUTS
+
+
+@dataclass(frozen=True, eq=False)
+class LayerInputs:
+    """Two estimates of the mean input of a batch to a layer, and the small leaves of the gradient.
+
+    The rows of A are made uncorrelated and of equal size over the public records, so that two
+    records hardly overlap: ``A'A`` is then nearly a weighted sum of ``[x, 1]' [x, 1]``, and its
+    last column a weighted mean of the inputs with positive weights, whatever the labels. It is the
+    first estimate. The weights are squared gradients: a record that the model is sure of counts
+    little.
+
+    If a batch has fewer records than the layer has inputs, the second divides these weights away:
+    for a small t, ``(A'A + t)^-1 A'A`` is nearly the projection on the span of the batch's inputs,
+    whatever the weights. Its last column is the point between the batch's records that is nearest
+    to the public mean, in units of the public covariance. A larger t leaves this point nearer to
+    the weighted mean.
+
+    Attributes:
+        weight: name of the layer's weight ``[H, *D]``.
+        bias: name of its bias ``[H]``.
+        outputs: matrix ``[H, H]`` that makes the rows uncorrelated, largest directions first.
+        kept: number of these directions that the projection uses; 0 for no projection.
+        centre: public mean of the inputs ``[D]``.
+        inputs: matrix ``[D, D]`` that whitens the inputs, or a factor for each ``[D]``.
+        share: t, relative to the trace of ``A'A``.
+    """
+
+    weight: str
+    bias: str
+    outputs: Tensor
+    kept: int
+    centre: Tensor
+    inputs: Tensor
+    share: float = SHARE
+
+    def __call__(self, grads: Grads) -> Tensor:
+        """Return features ``[n, k D + s]`` of gradients with leaves ``[n, *p]``, k 1 or 2."""
+        bias, weight = grads[self.bias], grads[self.weight].flatten(2)
+        scale = bias.abs().amax(dim=1).clamp_min(torch.finfo(bias.dtype).tiny)[:, None]
+        ones = (bias / scale) @ self.outputs
+        found = [_quotient(weight, bias, ones @ self.outputs.T)]
+        if self.kept:
+            rows = self.outputs[:, : self.kept].T @ weight / scale[:, :, None]
+            found.append(self._projection(rows, ones[:, : self.kept]))
+        small = [flat_leaf(leaf) for leaf in grads.values() if leaf[0].numel() <= SMALL_LEAF]
+        return torch.cat([*(one.to(bias.dtype) for one in found), *small], dim=1)
+
+    def _projection(self, rows: Tensor, ones: Tensor) -> Tensor:
+        """Return the last column ``[n, D]``, from the inner products of rows.
+
+        Args:
+            rows: uncorrelated rows of the weight's gradients ``[n, k, D]``; overwritten.
+            ones: those of the bias ``[n, k]``.
+        """
+        rows -= ones[:, :, None] * self.centre
+        rows = (rows @ self.inputs if self.inputs.dim() == 2 else rows * self.inputs).double()
+        ones = ones.double()
+        gram = torch.baddbmm(ones[:, :, None] * ones[:, None, :], rows, rows.mT)
+        diagonal = gram.diagonal(dim1=1, dim2=2)
+        size = diagonal.sum(1, keepdim=True).clamp_min(torch.finfo(gram.dtype).tiny)
+        diagonal += self.share * size
+        factor, _ = torch.linalg.cholesky_ex(gram)
+        return _quotient(rows, ones, torch.cholesky_solve(ones[:, :, None], factor)[:, :, 0])
+
+
+def _quotient(rows: Tensor, ones: Tensor, by: Tensor) -> Tensor:
+    """Return ``by' rows / by' ones`` ``[n, D]``."""
+    whole = (by * ones).sum(1, keepdim=True).clamp_min(torch.finfo(ones.dtype).tiny)
+    return (by[:, None, :] @ rows)[:, 0] / whole
+
+
+def layer_inputs(shadow: Shadow) -> LayerInputs | None:
+    """Return the view for the parameters of a shadow; None for a model without such a layer.
+
+    It learns from the gradients of the single public records, without their secrets.
+    """
+    names = layer_with_bias(shadow.params)
+    if names is None:
+        return None
+    inputs, outputs = _of_records(shadow, *names)
+    noise = shadow.batch_size * shadow.defense.noise_std**2
+    count = max(FEWEST_DIRECTIONS, 2 * shadow.batch_size)
+    centre = inputs.mean(dim=0)
+    like = shadow.params[names[1]].detach()
+    return LayerInputs(
+        *names,
+        outputs=_decorrelated(outputs, noise).to(like),
+        kept=count if shadow.batch_size <= inputs.shape[1] else 0,
+        centre=centre.to(like),
+        inputs=_whitening(inputs - centre).to(like),
+    )
+
+
+def _of_records(shadow: Shadow, weight: str, bias: str) -> tuple[Tensor, Tensor]:
+    """Return the records' inputs ``[N, D]`` and gradients at the outputs ``[N, H]``, float64."""
+    inputs, outputs = [], []
+    for grads in sent_alone(shadow).gradients(np.arange(len(shadow.data))[:, None]):
+        found: Mapping[str, Tensor] = {name: grads[name].double() for name in (weight, bias)}
+        square = found[bias].square().sum(1, keepdim=True)
+        seen = square[:, 0] > 0
+        sums = torch.einsum("nhd,nh->nd", found[weight].flatten(2), found[bias])
+        inputs.append((sums / square)[seen])
+        outputs.append(found[bias])
+    return torch.cat(inputs), torch.cat(outputs)
+
+
+def _decorrelated(outputs: Tensor, noise: float) -> Tensor:
+    """Return the matrix ``[H, H]`` that makes rows uncorrelated, largest directions first."""
+    moments = outputs.T @ outputs / len(outputs)
+    ridge = RIDGE * moments.trace() / len(moments) + noise
+    values, vectors = torch.linalg.eigh(moments)
+    scaled: Tensor = vectors / (values.clamp_min(0) + ridge).sqrt()
+    return scaled.flip(1)
+
+
+def _whitening(centred: Tensor) -> Tensor:
+    """Return the matrix ``[D, D]`` that whitens inputs, or factors ``[D]`` if they are many."""
+    if centred.shape[1] > MOST_WHITENED:
+        variance = centred.square().mean(dim=0)
+        factors: Tensor = (variance + INPUT_RIDGE * variance.mean()).rsqrt()
+        return factors
+    covariance = centred.T @ centred / len(centred)
+    values, vectors = torch.linalg.eigh(covariance)
+    ridge = INPUT_RIDGE * values.mean()
+    scaled: Tensor = vectors / (values.clamp_min(0) + ridge).sqrt()
+    return scaled @ vectors.T
