@@ -182,5 +182,5 @@ def _whitening(centred: Tensor) -> Tensor:
     covariance = centred.T @ centred / len(centred)
     values, vectors = torch.linalg.eigh(covariance)
     ridge = INPUT_RIDGE * values.mean()
-    scaled: Tensor = vectors / (values.clamp_min(0) + ridge).sqrt()
-    return scaled @ vectors.T
+    whitening: Tensor = (vectors / (values.clamp_min(0) + ridge).sqrt()) @ vectors.T
+    return whitening
