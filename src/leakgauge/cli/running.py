@@ -202,12 +202,16 @@ def _print_paragraphs(console: Console, sections: "Sequence[Section]") -> None:
 
 def _table(sections: "Sequence[Section]") -> Table:
     from leakgauge.report.section import asked_about
-    from leakgauge.report.wording import number
+    from leakgauge.report.wording import change, number
 
     rows = [row for section in sections for row in section.tests or section.rows]
     table = Table(box=None, padding=(0, 2, 0, 0))
-    names = ["question", "test", "verdict", "figure", "95 % interval"]
-    kept = [name for name in names if name != "test" or any(row.test for row in rows)]
+    names = ["question", "test", "verdict", "figure", "95 % interval", "beyond baselines"]
+    empty = {
+        "test": not any(row.test for row in rows),
+        "beyond baselines": all(row.beyond is None for row in rows),
+    }
+    kept = [name for name in names if not empty.get(name)]
     for name in kept:
         table.add_column(name, no_wrap=True)
     for row in rows:
@@ -218,6 +222,7 @@ def _table(sections: "Sequence[Section]") -> Table:
             "verdict": verdict_text(row.verdict, row.level),
             "figure": Text(figure),
             "95 % interval": Text(row.interval),
+            "beyond baselines": Text("" if row.beyond is None else change(row.beyond)),
         }
         table.add_row(*(cells[name] for name in kept))
     return table

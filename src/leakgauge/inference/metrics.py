@@ -6,6 +6,8 @@ from leakgauge.results.metrics import OF_CLASSES, UTILITY, Metric
 from leakgauge.results.scores import (
     ADVANTAGE,
     AUROC,
+    BEYOND_FEATURES,
+    BEYOND_LABELS,
     FEATURES_ALONE,
     INFORMATION,
     LABELS_ALONE,
@@ -29,6 +31,10 @@ METRICS = {
     FEATURES_ALONE: Metric(
         title="AUROC of feature means alone", chance=0.5, tabled=False, of_model=True
     ),
+    BEYOND_LABELS: Metric(title="AUROC beyond labels alone", low=-1.0, chance=0.0, tabled=False),
+    BEYOND_FEATURES: Metric(
+        title="AUROC beyond feature means alone", low=-1.0, chance=0.0, tabled=False
+    ),
 }
 """Metrics by name.
 
@@ -39,6 +45,9 @@ depend on the number of trials and on the priors of the secret.
 
 BASELINES = {LABELS_ALONE: "labels alone", FEATURES_ALONE: "feature means alone"}
 """Baselines by metric, in a few words."""
+
+BEYOND = {LABELS_ALONE: BEYOND_LABELS, FEATURES_ALONE: BEYOND_FEATURES}
+"""Metrics of what an adversary finds beyond a baseline, by that of the baseline."""
 
 LEAKAGE = {name: metric.label for name, metric in METRICS.items() if not metric.of_model}
 """Labels of the metrics of an adversary, by name."""

@@ -57,6 +57,8 @@ class Row:
         broken: whether a stated promise does not hold; it fails a build.
         open_end: whether the interval has no upper end; ``estimate.high`` is a stand-in then.
         remedy: what helps where the answer is inconclusive, in a sentence; empty if unknown.
+        beyond: headline figure less that of the strongest baseline without gradients; None without
+            such a baseline.
     """
 
     ask: str
@@ -72,6 +74,7 @@ class Row:
     broken: bool = False
     open_end: bool = False
     remedy: str = ""
+    beyond: Estimate | None = None
 
     @property
     def interval(self) -> str:

@@ -33,6 +33,8 @@ MACRO_F1 = "macro_f1"
 TASK_AUROC = "task_auroc"
 LABELS_ALONE = "auroc_labels_alone"
 FEATURES_ALONE = "auroc_features_alone"
+BEYOND_LABELS = "auroc_beyond_labels_alone"
+BEYOND_FEATURES = "auroc_beyond_features_alone"
 MOST_AT_RISK = "success_most_at_risk"
 INFORMATION = "information_nats"
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from leakgauge.inference.metrics import BASELINES, METRICS
-from leakgauge.inference.report.titles import baselines_of, most_at_risk_of, secret_of
+from leakgauge.inference.report.titles import baselines_of, beyond_of, most_at_risk_of, secret_of
 from leakgauge.inference.report.verdict import InferenceVerdict
 from leakgauge.report.section import LEVELS, Row
 from leakgauge.results.measurements import Measurement
@@ -72,6 +72,7 @@ def urgency(one: InferenceVerdict) -> tuple[int, float]:
 
 
 def _row(one: InferenceVerdict) -> Row:
+    beyond = beyond_of(one.test)
     return Row(
         ask=one.test.game,
         verdict=one.headline,
@@ -82,6 +83,7 @@ def _row(one: InferenceVerdict) -> Row:
         chance=one.chance,
         strength=one.strength,
         secret=secret_of(one.test),
+        beyond=None if beyond is None else beyond.difference,
     )
 
 

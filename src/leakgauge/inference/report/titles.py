@@ -1,12 +1,20 @@
 """The leading tests, and titles, metrics and settings of tests for the report."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from leakgauge.inference.catalog import PANEL
-from leakgauge.inference.metrics import BASELINES, LEAKAGE
+from leakgauge.inference.metrics import BASELINES, BEYOND, LEAKAGE, METRICS
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.wording import label
-from leakgauge.results.measurements import ACCUMULATED, CHOSEN, HEADLINE, STACKED, Measurement
+from leakgauge.results.measurements import (
+    ACCUMULATED,
+    CHOSEN,
+    HEADLINE,
+    STACKED,
+    Estimate,
+    Measurement,
+)
 from leakgauge.results.metrics import OF_CLASSES, UTILITY
 from leakgauge.results.scores import AUROC, MOST_AT_RISK
 from leakgauge.runs.spec import NONE
@@ -69,6 +77,37 @@ def of_value(one: Measurement) -> str:
     return value if family == AUROC else ""
 
 
+@dataclass(frozen=True)
+class Beyond:
+    """What a test finds beyond the baseline that tells most without a gradient.
+
+    Attributes:
+        alone: what the baseline reads, such as ``"feature means alone"``.
+        auroc: AUROC of the baseline.
+        difference: AUROC of the test less that of the baseline.
+    """
+
+    alone: str
+    auroc: float
+    difference: Estimate
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the whole interval of the difference is above 0."""
+        return self.difference.low > 0
+
+
+def beyond_of(test: Test) -> Beyond | None:
+    """Return what a test finds beyond its strongest baseline; None without such figures."""
+    whole = test.whole(AUROC)
+    found = [(test.whole(metric), BASELINES[name]) for name, metric in BEYOND.items()]
+    known = [(one.estimate, alone) for one, alone in found if one is not None]
+    if whole is None or not known:
+        return None
+    difference, alone = min(known, key=lambda pair: pair[0].value)
+    return Beyond(alone, whole.estimate.value - difference.value, difference)
+
+
 def by_value(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:
     """Return the headline's figures of single values by the title of the test."""
     titled: dict[str, list[Measurement]] = {}
@@ -101,8 +140,11 @@ def in_order(names: Sequence[str]) -> list[str]:
 
 
 def metric_titles(tests: Sequence[Test]) -> dict[str, str]:
-    """Return the title of every metric of the tests, by name."""
-    names = dict.fromkeys(metric for test in tests for metric in test.metrics)
+    """Return the title of every metric of the tests that tables show, by name."""
+    untabled = {name for name, metric in METRICS.items() if not metric.tabled}
+    names = dict.fromkeys(
+        metric for test in tests for metric in test.metrics if metric not in untabled
+    )
     return {name: LEAKAGE.get(name, label(name)) for name in in_order(list(names))}
 
 

@@ -6,13 +6,20 @@ from dataclasses import dataclass
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.inference.games.blocks import most_blocks
 from leakgauge.inference.report.games import cases, inferred, values
-from leakgauge.inference.report.titles import adversary_tests, called, covers_all_rounds, title
+from leakgauge.inference.report.titles import (
+    Beyond,
+    adversary_tests,
+    beyond_of,
+    called,
+    covers_all_rounds,
+    title,
+)
 from leakgauge.inference.run.over_seeds import BY_SEED, trials_interval
 from leakgauge.inference.words import FRESH
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import HEADLINES, level_of, strength_of
 from leakgauge.report.section import Level
-from leakgauge.report.wording import number, percent
+from leakgauge.report.wording import change, number, percent
 from leakgauge.results.measurements import Estimate, Measurement, Run
 from leakgauge.results.scores import smallest_detectable
 from leakgauge.runs.spec import NONE
@@ -64,7 +71,7 @@ def verdict(run: Run, test: Test) -> InferenceVerdict | None:
     level = level_of(one.estimate, one.chance)
     headline = HEADLINES[level]
     writers = {"none": _none_seen, "inconclusive": _inconclusive, "below": _below}
-    text = writers.get(level, _leak)(run, one)
+    text = writers[level](run, one) if level in writers else _leak(run, one, beyond_of(test))
     if level == "inconclusive" and _trials_show(one):
         headline, text = few_seeds(run), _undecided(run, one)
     return InferenceVerdict(test, title(test), level, headline, text, one.estimate, one.chance)
@@ -92,7 +99,7 @@ def smallest_visible(auroc: Estimate, chance: float) -> float:
     return smallest_detectable(auroc, chance, power=POWER)
 
 
-def _leak(run: Run, one: Measurement) -> str:
+def _leak(run: Run, one: Measurement, beyond: Beyond | None) -> str:
     words = {"strong": "Yes", "clear": "Yes, clearly", "weak": "Yes, weakly"}
     yes = words[level_of(one.estimate, one.chance)]
     several = len(values(run, one.game)) > 2
@@ -107,7 +114,19 @@ def _leak(run: Run, one: Measurement) -> str:
     macro = f"; macro AUROC, each {kind} against the rest" if several else ""
     return (
         f"{yes}: from {_observed(run, one)} {_who(one)} infers {inferred(one.game, one.secret)}: "
-        f"{skill} ({_interval(one)}; guessing gives {percent(one.chance)}{macro})."
+        f"{skill} ({_interval(one)}; guessing gives {percent(one.chance)}{macro})"
+        f"{_as_much(beyond)}."
+    )
+
+
+def _as_much(beyond: Beyond | None) -> str:
+    """Return what tells as much without a gradient, as a clause; empty if nothing does."""
+    if beyond is None or beyond.is_shown:
+        return ""
+    least = "more" if beyond.difference.high < 0 else "as much"
+    return (
+        f"; the {beyond.alone} of a batch tell {least}, without its gradient (AUROC "
+        f"{number(beyond.auroc)}, difference {change(beyond.difference)})"
     )
 
 

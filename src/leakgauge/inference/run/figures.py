@@ -1,6 +1,6 @@
 """Figures of one reading, of the baselines, of the trained model and of the user most at risk."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,19 +9,20 @@ from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Params
 from leakgauge.inference.games.trials import Trials
-from leakgauge.inference.run.baselines import baselines
+from leakgauge.inference.metrics import BEYOND
 from leakgauge.inference.run.readings import RunReading
 from leakgauge.inference.run.stage import GameStage
+from leakgauge.inference.words import FRESH
 from leakgauge.results import scores
 from leakgauge.results.information import information_lower_bound
 from leakgauge.results.measurements import (
-    ACCUMULATED,
     CellContext,
     Estimate,
     Measurement,
     rounds_of,
 )
 from leakgauge.results.overlap import Overlap
+from leakgauge.results.paired import auroc_difference
 from leakgauge.results.scores import ScoredTrials, hits
 from leakgauge.results.statistics import Floats, Ints, clopper_pearson
 from leakgauge.training.utility import utility_of
@@ -60,13 +61,34 @@ def scored(stage: GameStage, reading: RunReading, base: CellContext) -> Iterator
     yield base.measurement(scores.INFORMATION, information)
 
 
-def baseline_figures(stage: GameStage, base: CellContext) -> Iterator[Measurement]:
-    """Yield the AUROC of the labels and of the features of a batch, without its gradient."""
-    for name, log_posterior in baselines(stage).items():
-        trials = scored_trials(stage, RunReading(ACCUMULATED, log_posterior))
+def baseline_figures(
+    stage: GameStage, alone: Mapping[str, Floats], base: CellContext
+) -> Iterator[Measurement]:
+    """Yield the AUROC of the labels and of the features of a batch, without its gradient.
+
+    Args:
+        stage: game and trials.
+        alone: log posteriors ``[n, m]`` of the baselines by metric.
+        base: where the figures belong.
+    """
+    for name, log_posterior in alone.items():
+        trials = with_truth(stage.trials, log_posterior)
         rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
         estimates = scores.score(trials, majority=stage.majority, rng=rng)
         yield base.measurement(name, estimates[scores.AUROC], chance=0.5, round=stage.spec.rounds)
+
+
+def beyond_figures(
+    stage: GameStage, reading: RunReading, alone: Mapping[str, Floats], base: CellContext
+) -> Iterator[Measurement]:
+    """Yield how much the AUROC of a reading exceeds that of each baseline on the same trials."""
+    if stage.spec.batches == FRESH and stage.spec.rounds > 1:
+        return  # the baselines see the batches of the first round only
+    trials = scored_trials(stage, reading)
+    for name, log_posterior in alone.items():
+        rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
+        found = auroc_difference(trials, with_truth(stage.trials, log_posterior), rng=rng)
+        yield base.measurement(BEYOND[name], found, chance=0.0)
 
 
 def utility_figures(stage: GameStage, final: Params, base: CellContext) -> Iterator[Measurement]:

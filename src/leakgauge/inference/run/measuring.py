@@ -9,8 +9,10 @@ from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
 from leakgauge.inference.adversaries.adversary import AnyAttack
 from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, USER
+from leakgauge.inference.run.baselines import baselines
 from leakgauge.inference.run.figures import (
     baseline_figures,
+    beyond_figures,
     most_at_risk,
     scored,
     scored_trials,
@@ -36,6 +38,7 @@ from leakgauge.results.measurements import (
     CellContext,
     Measurement,
 )
+from leakgauge.results.statistics import Floats
 
 
 def measure(
@@ -67,18 +70,19 @@ def measure(
         seed=stage.spec.seed,
     )
     with one_thread():
-        measurements = []
+        measurements, alone = [], baselines(stage)
         for knowledge in stage.knowledge:
             known = replace(base, knowledge=knowledge)
-            measurements += _of_knowledge(stage, rounds, jointly, known)
+            measurements += _of_knowledge(stage, rounds, jointly, alone, known)
         measurements += utility_figures(stage, final, base)
-        return [*measurements, *baseline_figures(stage, base)]
+        return [*measurements, *baseline_figures(stage, alone, base)]
 
 
 def _of_knowledge(
     stage: GameStage,
     rounds: Sequence[RoundResults],
     jointly: Mapping[str, RunReading],
+    alone: Mapping[str, Floats],
     base: CellContext,
 ) -> list[Measurement]:
     """Return the figures of all adversaries with one knowledge of the defense."""
@@ -91,11 +95,11 @@ def _of_knowledge(
         several = {name: members[name] for name in stage.panel}
         together = [name for name in several if f"{base.knowledge} {name}" in jointly]
         members = {PANEL: _panel(rules, several, together), **members}
+    best = {name: chosen(each.preferred, margin=rules.margin) for name, each in members.items()}
     scored = {
-        name: _figures(stage, readings, replace(base, adversary=name))
+        name: _figures(stage, readings, replace(base, adversary=name), best[name], alone)
         for name, readings in members.items()
     }
-    best = {name: chosen(each.preferred, margin=rules.margin) for name, each in members.items()}
     winner = headline({name: one for name, one in best.items() if one is not None}, rules)
     measurements = []
     for name, figures in scored.items():
@@ -207,13 +211,20 @@ def headline(best: Mapping[str, RunReading], rules: WeightingRules) -> str | Non
 
 
 def _figures(
-    stage: GameStage, member: _Member, base: CellContext
+    stage: GameStage,
+    member: _Member,
+    base: CellContext,
+    best: RunReading | None,
+    alone: Mapping[str, Floats],
 ) -> dict[int | str, list[Measurement]]:
-    """Return the figures of every reading."""
+    """Return the figures of every reading; those of the whole are compared with the baselines."""
+    whole = best or member.preferred[0]
     figures = {}
     for one in (*member.rounds, *member.first, *member.sums[::-1]):
         read = replace(base, round=one.when, details=one.details, seconds=one.seconds)
         figures[one.when] = list(scored(stage, one, read))
+        if one is whole:
+            figures[one.when] += beyond_figures(stage, one, alone, read)
     return figures
 
 
