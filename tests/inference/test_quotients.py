@@ -20,11 +20,11 @@ from leakgauge.inference.adversaries.layer_inputs import (
     INPUT_RIDGE,
     MOST_INPUTS,
     MOST_OUTPUTS,
-    SHARE,
+    SHARES,
     layer_inputs,
     layer_with_bias,
 )
-from leakgauge.inference.adversaries.quotients import Quotients
+from leakgauge.inference.adversaries.quotients import QuotientReader
 from leakgauge.models import mlp
 from support.defenses import dpsgd
 from support.synthetic import small_task
@@ -51,10 +51,12 @@ def coin_labels(shift: float, *, n: int = 800, seed: int = 0, also: bool = False
     return from_arrays(x, rng.integers(2, size=n), {"s": secret}, dtype=torch.float64)
 
 
-def features(shadow: Shadow, rows: np.ndarray, *, share: float = SHARE) -> torch.Tensor:
+def features(
+    shadow: Shadow, rows: np.ndarray, *, shares: tuple[float, ...] = SHARES
+) -> torch.Tensor:
     made = layer_inputs(shadow)
     assert made is not None
-    view = replace(made, share=share)
+    view = replace(made, shares=shares)
     return torch.cat([view(grads) for grads in shadow.gradients(rows)])
 
 
@@ -68,7 +70,7 @@ def test_the_projection_is_the_nearest_point_between_the_records() -> None:
     """Solved by Lagrange multipliers from the records themselves, which the view does not see."""
     shadow = shadow_of(coin_labels(0.3), batch_size=5)
     rows = np.arange(40).reshape(8, 5)
-    seen = features(shadow, rows, share=1e-9)[:, WIDTH : 2 * WIDTH].numpy()
+    seen = features(shadow, rows, shares=(1e-9,))[:, WIDTH : 2 * WIDTH].numpy()
     x = shadow.data.x.numpy()
     centre, spread = x.mean(0), np.cov(x.T, bias=True)
     metric = spread + INPUT_RIDGE * np.trace(spread) / WIDTH * np.eye(WIDTH)
@@ -87,7 +89,7 @@ def test_an_attribute_that_all_records_share_is_read_exactly() -> None:
     data = coin_labels(0.0, also=True)
     shadow = shadow_of(data, batch_size=8)
     rows, secret = shadow.draw(60, rng=stream(0, "rows"))
-    whitened = features(shadow, rows, share=1e-9)[:, WIDTH + 1 : 2 * (WIDTH + 1)]
+    whitened = features(shadow, rows, shares=(1e-9,))[:, WIDTH + 1 : 2 * (WIDTH + 1)]
     view = layer_inputs(shadow)
     assert view is not None
     points = whitened @ torch.linalg.inv(view.inputs) + view.centre
@@ -100,7 +102,7 @@ def test_means_are_found_where_labels_hide_them() -> None:
     shadow, other = shadow_of(data, batch_size=16), shadow_of(fresh, batch_size=16)
     rows, secret = other.draw(600, rng=stream(1, "rows"))
     found = {}
-    for attack in (Quotients(batches=800), Discriminant(batches=600), Energies(batches=800)):
+    for attack in (QuotientReader(batches=800), Discriminant(batches=600), Energies(batches=800)):
         fitted = attack.fit(shadow, UNIFORM, rng=stream(0, "fit"))
         scores = np.concatenate([fitted.log_posterior(g) for g in other.gradients(rows)])
         found[attack.name] = roc_auc_score(secret, scores[:, 1] - scores[:, 0])
@@ -113,7 +115,7 @@ def test_means_are_found_where_labels_hide_them() -> None:
 def test_no_secret_gives_chance_and_no_confidence() -> None:
     data, fresh = coin_labels(0.0), coin_labels(0.0, seed=1)
     shadow, other = shadow_of(data, batch_size=16), shadow_of(fresh, batch_size=16)
-    fitted = Quotients(batches=800).fit(shadow, UNIFORM, rng=stream(0, "fit"))
+    fitted = QuotientReader(batches=800).fit(shadow, UNIFORM, rng=stream(0, "fit"))
     rows, secret = other.draw(600, rng=stream(1, "rows"))
     scores = np.concatenate([fitted.log_posterior(g) for g in other.gradients(rows)])
     assert abs(roc_auc_score(secret, scores[:, 1]) - 0.5) < 0.15  # 50 disjoint batches
@@ -123,7 +125,7 @@ def test_no_secret_gives_chance_and_no_confidence() -> None:
 def test_noise_takes_the_confidence_away() -> None:
     noisy = dpsgd(clip=1.0, noise=8.0, batch_size=16)
     shadow = shadow_of(coin_labels(1.0), batch_size=16, defense=noisy)
-    fitted = Quotients(batches=400).fit(shadow, UNIFORM, rng=stream(0, "fit"))
+    fitted = QuotientReader(batches=400).fit(shadow, UNIFORM, rng=stream(0, "fit"))
     rows, _ = shadow.draw(200, rng=stream(1, "rows"))
     scores = np.concatenate([fitted.log_posterior(g) for g in shadow.gradients(rows)])
     assert np.isfinite(scores).all()
@@ -139,7 +141,7 @@ def test_features_do_not_depend_on_the_scale_of_gradients(batch_size: int) -> No
     small = {name: leaf * 1e-30 for name, leaf in grads.items()}
     kept = view(grads).shape[1] - 2  # the last bias is a feature itself
     torch.testing.assert_close(view(small)[:, :kept], view(grads)[:, :kept])
-    assert kept == (2 if batch_size <= WIDTH else 1) * WIDTH
+    assert kept == (3 if batch_size <= WIDTH else 1) * WIDTH
 
 
 def test_a_gradient_of_zeros_has_finite_features() -> None:
@@ -168,7 +170,7 @@ def test_a_model_without_such_a_layer_is_refused() -> None:
     shadow = replace(shadow_of(data, batch_size=4), task=task, params=params_of(task.model))
     assert layer_with_bias(shadow.params) is None
     with pytest.raises(InputError, match="no layer of the model has a bias"):
-        Quotients().fit(shadow, UNIFORM, rng=stream(0, "fit"))
+        QuotientReader().fit(shadow, UNIFORM, rng=stream(0, "fit"))
 
 
 def test_a_layer_is_found_by_its_names() -> None:

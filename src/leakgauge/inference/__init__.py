@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from leakgauge.inference.adversaries.partial import PartialAttack as PartialAttack
     from leakgauge.inference.adversaries.pca_encoder import PcaEncoder as PcaEncoder
     from leakgauge.inference.adversaries.plda import Plda as Plda
-    from leakgauge.inference.adversaries.quotients import Quotients as Quotients
+    from leakgauge.inference.adversaries.quotients import QuotientReader as QuotientReader
     from leakgauge.inference.adversaries.shadow import Shadow as Shadow
     from leakgauge.inference.adversaries.stacking import Stack as Stack
     from leakgauge.inference.adversaries.stacking import accumulate as accumulate
@@ -68,7 +68,7 @@ else:
         "adversaries.partial": "PartialAttack",
         "adversaries.pca_encoder": "PcaEncoder",
         "adversaries.plda": "Plda",
-        "adversaries.quotients": "Quotients",
+        "adversaries.quotients": "QuotientReader",
         "adversaries.shadow": "Shadow",
         "adversaries.stacking": "Stack accumulate accumulate_weighted",
         "catalog": "ADVERSARIES GAMES adversaries_for games_of parse_adversary",

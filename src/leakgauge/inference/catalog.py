@@ -21,7 +21,7 @@ ADVERSARIES = {
     "logistic": f"{_PACKAGE}.logistic:Logistic",
     "energies": f"{_PACKAGE}.energies:Energies",
     "discriminant": f"{_PACKAGE}.discriminant:Discriminant",
-    "quotients": f"{_PACKAGE}.quotients:Quotients",
+    "quotients": f"{_PACKAGE}.quotients:QuotientReader",
     "pca-forest": f"{_PACKAGE}.forest:PcaForest",
     "joint": f"{_PACKAGE}.joint:Joint",
     "matching": f"{_PACKAGE}.matching:Matching",

@@ -17,8 +17,8 @@ from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inference.adversaries.record_gradients import sent_alone
 from leakgauge.inference.adversaries.shadow import Shadow
 
-SHARE = 3e-2
-"""Squared singular values below this share of their sum count less and less."""
+SHARES = (1e-3, 3e-2)
+"""Squared singular values below these shares of their sum count less and less."""
 
 RIDGE = 1e-3
 """Ridge on the second moments of the gradients at the outputs, relative to their mean."""
@@ -61,7 +61,7 @@ def _is_read(weight: Tensor) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class LayerInputs:
-    """Two estimates of the mean input of a batch to a layer, and the small leaves of the gradient.
+    """Estimates of the mean input of a batch to a layer, and the small leaves of the gradient.
 
     The rows of A are made uncorrelated and of equal size over the public records, so that two
     records hardly overlap: ``A'A`` is then nearly a weighted sum of ``[x, 1]' [x, 1]``, and its
@@ -69,7 +69,7 @@ class LayerInputs:
     first estimate. The weights are squared gradients: a record that the model is sure of counts
     little.
 
-    If a batch has fewer records than the layer has inputs, the second divides these weights away:
+    If a batch has fewer records than the layer has inputs, the others divide these weights away:
     for a small t, ``(A'A + t)^-1 A'A`` is nearly the projection on the span of the batch's inputs,
     whatever the weights. Its last column is the point between the batch's records that is nearest
     to the public mean, in units of the public covariance. A larger t leaves this point nearer to
@@ -79,10 +79,10 @@ class LayerInputs:
         weight: name of the layer's weight ``[H, *D]``.
         bias: name of its bias ``[H]``.
         outputs: matrix ``[H, H]`` that makes the rows uncorrelated, largest directions first.
-        kept: number of these directions that the projection uses; 0 for no projection.
+        kept: number of these directions that the projections use; 0 for no projection.
         centre: public mean of the inputs ``[D]``.
         inputs: matrix ``[D, D]`` that whitens the inputs, or a factor for each ``[D]``.
-        share: t, relative to the trace of ``A'A``.
+        shares: values of t, ascending, relative to the trace of ``A'A``.
     """
 
     weight: str
@@ -91,22 +91,22 @@ class LayerInputs:
     kept: int
     centre: Tensor
     inputs: Tensor
-    share: float = SHARE
+    shares: tuple[float, ...] = SHARES
 
     def __call__(self, grads: Grads) -> Tensor:
-        """Return features ``[n, k D + s]`` of gradients with leaves ``[n, *p]``, k 1 or 2."""
+        """Return features ``[n, k D + s]`` of gradients with leaves ``[n, *p]``, k 1 or 3."""
         bias, weight = grads[self.bias], grads[self.weight].flatten(2)
         scale = bias.abs().amax(dim=1).clamp_min(torch.finfo(bias.dtype).tiny)[:, None]
         ones = (bias / scale) @ self.outputs
         found = [_quotient(weight, bias, ones @ self.outputs.T)]
         if self.kept:
             rows = self.outputs[:, : self.kept].T @ weight / scale[:, :, None]
-            found.append(self._projection(rows, ones[:, : self.kept]))
+            found += self._projections(rows, ones[:, : self.kept])
         small = [flat_leaf(leaf) for leaf in grads.values() if leaf[0].numel() <= SMALL_LEAF]
         return torch.cat([*(one.to(bias.dtype) for one in found), *small], dim=1)
 
-    def _projection(self, rows: Tensor, ones: Tensor) -> Tensor:
-        """Return the last column ``[n, D]``, from the inner products of rows.
+    def _projections(self, rows: Tensor, ones: Tensor) -> list[Tensor]:
+        """Return a last column ``[n, D]`` for each share, from the inner products of rows.
 
         Args:
             rows: uncorrelated rows of the weight's gradients ``[n, k, D]``; overwritten.
@@ -118,9 +118,14 @@ class LayerInputs:
         gram = torch.baddbmm(ones[:, :, None] * ones[:, None, :], rows, rows.mT)
         diagonal = gram.diagonal(dim1=1, dim2=2)
         size = diagonal.sum(1, keepdim=True).clamp_min(torch.finfo(gram.dtype).tiny)
-        diagonal += self.share * size
-        factor, _ = torch.linalg.cholesky_ex(gram)
-        return _quotient(rows, ones, torch.cholesky_solve(ones[:, :, None], factor)[:, :, 0])
+        found, added = [], 0.0
+        for share in self.shares:
+            diagonal += (share - added) * size
+            added = share
+            factor, _ = torch.linalg.cholesky_ex(gram)
+            solved = torch.cholesky_solve(ones[:, :, None], factor)[:, :, 0]
+            found.append(_quotient(rows, ones, solved))
+        return found
 
 
 def _quotient(rows: Tensor, ones: Tensor, by: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from leakgauge.results.statistics import Floats
 
 
 @dataclass(frozen=True)
-class Quotients:
+class QuotientReader:
     """Logistic regression on what the first layer's gradient shows of the batch's mean input.
 
     Dividing the gradient of a weight by that of its bias gives a weighted mean of the batch's
