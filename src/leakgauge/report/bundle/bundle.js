@@ -86,13 +86,11 @@ function show() {
 
 function instead(pair, runs) {
   if (pair) return [make("p", known.texts[pair.why], "prose")];
-  if (runs.some(run => run.grid)) {
-    return [make("p", "One of the two is a grid. Its own report compares its cells.", "prose")];
-  }
-  const command = `leakgauge compare '${runs[0].name}' '${runs[1].name}' --out differences.html`;
+  const apart = runs.map(run => run.apart).filter(Boolean);
+  if (apart.length) return apart.map(why => make("p", why, "prose"));
   return [
-    make("p", "The page has no comparison of these two: it has those of runs on the same data that are next to each other in time. This command compares them:", "prose"),
-    make("pre", command),
+    make("p", "This page does not compare these two. It compares runs on data of the same name that have a question in common, those near in time first. This command compares any two:", "prose"),
+    make("pre", `leakgauge compare ${runs[0].typed} ${runs[1].typed} --out differences.html`),
   ];
 }
 
@@ -107,10 +105,11 @@ function parts(pair) {
   made.push(table("Differences", ["Test", "Before", "After", "Difference", "Verdict", "Smallest detectable"],
     pair.rows.map(row => difference(row.map(text)))));
   if (pair.changed.length) {
-    made.push(table("Settings that differ", ["Setting", "Before", "After"], pair.changed.map(change => {
+    const changes = table("Settings that differ", ["Setting", "Before", "After"], pair.changed.map(change => {
       const [where, name, before, after] = change.map(text);
       return [header(name, where), cell("Before", before), cell("After", after)];
-    })));
+    }));
+    made.push(folded(`Settings that differ: ${pair.changed.length}`, changes));
   } else made.push(make("p", "All settings and versions are equal.", "prose"));
   made.push(make("h3", "How to read the intervals"), list(pair.notes.map(text)));
   if (pair.only.length) made.push(folded(`Not compared: ${pair.only.length}`, list(pair.only.map(text))));

@@ -97,6 +97,7 @@ class Entry:
         points: its leading figures.
         recorded: whether the run says when it was finished; else ``when`` is its files' date.
         is_grid: whether it is a grid.
+        apart: why it is not compared with others, in a sentence; empty where it is.
         href: address of its report, relative to the page; empty without one.
         private: whether its report shows private records.
         notes: what limits its meaning, such as questions that are not finished.
@@ -108,6 +109,7 @@ class Entry:
     points: Sequence[Point]
     recorded: bool = True
     is_grid: bool = False
+    apart: str = ""
     href: str = ""
     private: bool = False
     notes: Sequence[str] = ()

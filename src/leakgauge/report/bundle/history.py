@@ -65,7 +65,7 @@ class Series:
     """The same figure of several runs, the earliest first.
 
     Attributes:
-        spots: figures, at least two.
+        spots: the figures, at least one.
     """
 
     spots: Sequence[Spot] = field(repr=False)
@@ -74,11 +74,6 @@ class Series:
     def first(self) -> Point:
         """The earliest figure, whose topic, data and defense all share."""
         return self.spots[0].point
-
-    @property
-    def runs(self) -> list[int]:
-        """The numbers of the runs in the list."""
-        return [one.run for one in self.spots]
 
     @property
     def says(self) -> str:
@@ -90,6 +85,13 @@ class Series:
         ]
         name = f"{self.first.metric} of {self.first.title}"
         return f"{name}, {len(self.spots)} runs; first {ends[0]}; last {ends[1]}."
+
+    @property
+    def dates(self) -> tuple[str, str]:
+        """The dates of the first and the last figure; of one day, their times too."""
+        first, last = self.spots[0].entry.when, self.spots[-1].entry.when
+        shown = "%Y-%m-%d" if first.date() != last.date() else "%Y-%m-%d %H:%M"
+        return first.strftime(shown), last.strftime(shown)
 
     @property
     def changed_data(self) -> int:
@@ -141,7 +143,7 @@ class Series:
 
 
 def series_of(entries: Sequence[Entry]) -> list[Series]:
-    """Return the figures that several runs measured, the most measured first.
+    """Return the figures of the runs, the most measured first.
 
     Figures belong together where data, question, secret, defense, metric and, in grids, the
     settings of the cell are equal.
@@ -151,6 +153,5 @@ def series_of(entries: Sequence[Entry]) -> list[Series]:
         for one in entry.points:
             key = (one.data, one.ask, one.secret, one.defense, one.metric, one.where)
             found.setdefault(key, []).append(Spot(run, entry, one))
-    several = [sorted(one, key=lambda spot: spot.entry.when) for one in found.values()
-               if len(one) > 1]  # fmt: skip
-    return [Series(one) for one in sorted(several, key=len, reverse=True)]
+    dated = [sorted(spots, key=lambda spot: spot.entry.when) for spots in found.values()]
+    return [Series(spots) for spots in sorted(dated, key=len, reverse=True)]

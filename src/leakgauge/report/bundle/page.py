@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -19,6 +20,8 @@ from leakgauge.report.templates import render
 from leakgauge.results.metrics import CONFIDENCE
 
 SCRIPT = "bundle.js"
+MARK = '<main data-page="leakgauge bundle">'
+"""What the page of a bundle holds, and no other page; names in it are escaped."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,7 @@ def render_bundle(bundle: Bundle) -> str:
     entries = bundle.entries
     require(len(entries) > 0, "got no runs; a bundle needs at least one")
     series = series_of(entries)
-    once = {point.title for one in entries for point in one.points}
-    once -= {one.first.title for one in series}
+    once = [one.first for one in series if len(one.spots) == 1]
     texts = Texts()
     pairs = plain_pairs(bundle.pairs, texts)
     runs = [_filtered_by(one) for one in entries]
@@ -54,15 +56,15 @@ def render_bundle(bundle: Bundle) -> str:
     values = {
         "bundle": bundle,
         "entries": entries,
-        "series": series,
-        "once": sorted(once),
+        "series": [one for one in series if len(one.spots) > 1],
+        "once": [f"{one.title}, data {one.data}" for one in once],
         "size": (WIDTH, HEIGHT),
         "choices": _choices(entries),
         "dates": sorted(f"{one.when:%Y-%m-%d}" for one in entries),
         "undated": sum(not one.recorded for one in entries),
         "private": sum(one.private for one in entries),
         "known": {"runs": runs, "pairs": pairs, "texts": list(texts.places)},
-        "script": Markup(script),  # noqa: S704 - a file of this package
+        "script": Markup(script),
         "digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "confidence": CONFIDENCE,
         "versions": versions(),
@@ -87,7 +89,8 @@ def _filtered_by(one: Entry) -> dict[str, Any]:
     """Return what the filters and the comparison need of a run, as plain values."""
     return {
         "name": one.name,
+        "typed": shlex.quote(one.name),
         "date": f"{one.when:%Y-%m-%d}",
-        "grid": one.is_grid,
+        "apart": one.apart,
         "points": [[each.data, each.ask, each.defense, each.level] for each in one.points],
     }
