@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 from leakgauge.core.checks import InputError, require
@@ -19,8 +20,8 @@ from leakgauge.runs.question import Progress, Question, Silent
 from leakgauge.runs.store import OWNER_ONLY
 
 INDEX, REPORTS = "index.html", "reports"
-MOST_PAIRS = 1500
-"""Number of comparisons on a page; they take most of the time and most of the room."""
+MOST_PAIRS, MOST_FIGURES = 1500, 1_000_000
+"""Largest number of comparisons on a page, and of figures that they read: about 20 seconds."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def _compared(
     """Yield the comparisons of runs that share data and a figure, those near in time first."""
     audits = {n: audited_of(one.audit) for n, one in enumerate(read) if one.audit is not None}
     metrics = metrics_of(questions)
-    pairs = _near(audits)[:MOST_PAIRS]
+    pairs = _affordable(_near(audits), audits)
     for number, (before, after) in enumerate(pairs, start=1):
         try:
             found = compare_audits(audits[before], audits[after], metrics)
@@ -132,6 +133,16 @@ def _compared(
         except InputError as error:
             yield Compared(before, after, str(error))
         say.step("comparing runs", number, len(pairs))
+
+
+def _affordable(
+    pairs: Sequence[tuple[int, int]], audits: Mapping[int, Audited]
+) -> list[tuple[int, int]]:
+    """Return the first pairs, as many as a page may hold."""
+    sizes = {n: sum(map(len, one.answers.values())) for n, one in audits.items()}
+    read = accumulate(sizes[before] + sizes[after] for before, after in pairs)
+    kept = [pair for pair, total in zip(pairs, read, strict=True) if total <= MOST_FIGURES]
+    return kept[:MOST_PAIRS]
 
 
 def _near(audits: Mapping[int, Audited]) -> list[tuple[int, int]]:
