@@ -1,5 +1,6 @@
 """Write the folders of many finished audits without running them."""
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,14 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from leakgauge.catalog import questions
 from leakgauge.core.files import write_text
 from leakgauge.core.versions import versions
-from leakgauge.results.measurements import Estimate, Measurement, write_measurements
-from leakgauge.runs.page import render_folder
+from leakgauge.results.measurements import Measurement, write_measurements
 from leakgauge.runs.question import Answer
-from leakgauge.runs.store import Description, Store, key_of
-from support.made_runs import make_records, make_run
+from leakgauge.runs.store import GRID, Description, Store, key_of
+from support.made_runs import make_records, make_run, render
 
 KEY = "inference"
 START = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -31,7 +30,7 @@ def write_audit(
     when: datetime | None = START,
     data: str = "adult",
     seed: int = 0,
-    report: str = "",
+    report: str | None = None,
     unfinished: Sequence[str] = (),
     **described: Any,
 ) -> Path:
@@ -43,7 +42,7 @@ def write_audit(
         when: when it was finished; None for a run that does not say so.
         data: name of the data.
         seed: of the settings.
-        report: the report's HTML; empty for none.
+        report: the report's HTML; empty for none, None for that of some run.
         unfinished: keys of further answers that are not there.
         described: further fields of the description.
     """
@@ -66,34 +65,44 @@ def write_audit(
     if when is not None:
         times = {KEY: {"seconds": 1.0, "finished": when.isoformat()}}
         write_text(folder / "timings.json", json.dumps(times))
-    if report:
-        write_text(folder / "report.html", report)
+    html = some_report() if report is None else report
+    if html:
+        write_text(folder / "report.html", html)
     return folder
 
 
-def history(folder: Path, runs: int) -> list[Path]:
-    """Write weekly audits of two tables with three defenses in turn, whose leak falls slowly.
+@functools.cache
+def some_report() -> str:
+    """Return the report of some run; drawing one for each takes long."""
+    return render(make_run(), make_records(rounds=1))
 
-    All have the report of the first, as drawing each takes long.
-    """
+
+def history(folder: Path, runs: int) -> list[Path]:
+    """Write weekly audits of two tables with three defenses in turn, whose leak falls slowly."""
     written: list[Path] = []
-    report = ""
     for n in range(runs):
         shift, defense = STARTS - FALLS * n, DEFENSES[n % len(DEFENSES)]
         records = make_records(shift, 0.02, 1)
         if defense != "none":
             records += make_records(shift / 2, 0.02, 1, defense=defense)[:-1]
-        path = folder / f"week-{n:03}"
-        data = "adult" if n % 4 else "clinic"
-        write_audit(path, records, when=START + n * WEEK, data=data, seed=n, report=report)
-        report = report or render_folder(path, questions())
-        if n == 0:
-            write_text(path / "report.html", report)
-        written.append(path)
+        path, data = folder / f"week-{n:03}", "adult" if n % 4 else "clinic"
+        written.append(write_audit(path, records, when=START + n * WEEK, data=data, seed=n))
     return written
 
 
-def at(records: Sequence[Measurement], value: float, half: float) -> list[Measurement]:
-    """Return records whose AUROC over all rounds has this value and interval."""
-    estimate = Estimate(value, value - half, value + half, 2000)
-    return [replace(one, estimate=estimate) if one.metric == "auroc" else one for one in records]
+def write_grid(folder: Path, shifts: Sequence[float] = (2.4, 1.8), seeds: int = 2) -> Path:
+    """Write a finished grid: a cell for each distance of the scores and each seed.
+
+    The setting ``batch_size`` is 1, 2, ... in the order of the distances.
+    """
+    cells = {}
+    for size, shift in enumerate(shifts, start=1):
+        for seed in range(seeds):
+            settings = {"data": "adult", "ask": "property", "batch_size": size, "seed": seed}
+            cells[key_of(settings)] = (settings, make_records(shift, 0.02, 1))
+    described = {"name": "sizes", "about": "", "size": "small", "question": KEY}
+    described |= {"asked": len(cells) + 1, "grids": [list(cells)], "paper": []}
+    store = Store.claim(folder, Description(GRID, described, tuple(cells)))
+    for key, (settings, records) in cells.items():
+        store.keep(key, {"settings": settings}, Answer(make_run(), records))
+    return folder

@@ -22,6 +22,9 @@ from leakgauge.runs.timings import read_timings
 IN_TITLE = ("data", "ask", "secret", "defense", ADVERSARY)
 """Settings of a grid's cell that a figure names by itself."""
 
+_MISFITS = (LookupError, TypeError, ValueError, AttributeError)
+"""What a room raises for figures that it does not expect; ``InputError`` is among them."""
+
 _OURS = re.compile(
     r'<!doctype html>\s*<html lang="en">\s*<head>\s*(<meta (?!http-equiv)[^>]*>\s*)*'
     r'<meta http-equiv="Content-Security-Policy" '
@@ -63,10 +66,17 @@ def read_run(folder: Path, name: str, questions: Mapping[str, Question]) -> Read
     newer = _newer(described)
     try:
         read = (_grid if described.is_grid else _audit)(folder, described, name, questions)
-    except InputError as error:
-        raise InputError(f"{error}; {newer}" if newer else str(error)) from error
+    except _MISFITS as error:
+        raise InputError("; ".join(filter(None, [_why(error), newer]))) from error
     entry = replace(read.entry, notes=[*filter(None, [newer]), *read.entry.notes])
     return _with_report(replace(read, entry=entry), folder, questions)
+
+
+def _why(error: Exception) -> str:
+    """Return why a run cannot be read, in one line."""
+    if isinstance(error, InputError):
+        return str(error)
+    return f"its figures are those of another version ({type(error).__name__}: {error})"
 
 
 def _audit(
@@ -218,8 +228,8 @@ def _with_report(read: ReadRun, folder: Path, questions: Mapping[str, Question])
             notes.append("its report was not written by leakgauge, and is made anew")
         try:
             report = render_folder(folder, questions)
-        except InputError as error:
+        except _MISFITS as error:
             report = ""
-            notes.append(f"its report cannot be made: {error}")
+            notes.append(f"its report cannot be made: {_why(error)}")
     private = _PRIVATE in report
     return replace(read, report=report, entry=replace(entry, private=private, notes=notes))
