@@ -23,7 +23,7 @@ from support.many_runs import KEY, START, WEEK, write_audit, write_grid
 PAGE = "index.html"
 
 
-def bundle(out: Path, *places: Path) -> tuple[writing.Written, str]:
+def bundle(out: Path, *places: Path) -> tuple[writing.WrittenBundle, str]:
     written = write_bundle(places, out, questions())
     return written, written.index.read_text("utf-8")
 
@@ -134,8 +134,13 @@ def test_figures_that_this_version_cannot_read_are_no_traceback(tmp_path: Path) 
 
 def test_the_page_names_nobody(tmp_path: Path) -> None:
     """The user most at risk stands in a report alone, where its own settings decide."""
-    risk = replace(make_records()[-1], metric=MOST_AT_RISK, adversary="forest",
-                   estimate=Estimate(0.99, 0.9, 1.0, 40), details={"user": "patient-17", "users compared": "40"})  # fmt: skip
+    risk = replace(
+        make_records()[-1],
+        metric=MOST_AT_RISK,
+        adversary="forest",
+        estimate=Estimate(0.99, 0.9, 1.0, 40),
+        details={"user": "patient-17", "users compared": "40"},
+    )
     folder = write_audit(tmp_path / "run", [*make_records(), risk], report="")
     _, page = bundle(tmp_path / "out", folder)
     assert "patient-17" in (tmp_path / "out" / "reports" / "run.html").read_text()

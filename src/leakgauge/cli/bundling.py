@@ -11,10 +11,10 @@ from leakgauge.catalog import questions
 from leakgauge.cli.progress import bars
 
 if TYPE_CHECKING:
-    from leakgauge.runs.bundle.writing import Written
+    from leakgauge.runs.bundle.writing import WrittenBundle
 
 
-def bundled(runs: Sequence[Path], out: Path) -> "Written":
+def bundled(runs: Sequence[Path], out: Path) -> "WrittenBundle":
     """Write a bundle; print the folders that are not in it, one line each.
 
     Raises:

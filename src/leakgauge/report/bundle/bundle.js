@@ -58,7 +58,7 @@ function choose(box) {
   const number = Number(box.value);
   if (!box.checked) chosen.splice(chosen.indexOf(number), 1);
   else if (chosen.push(number) > 2) {
-    document.querySelector(`#runs input[value="${chosen.shift()}"]`).checked = false;
+    document.querySelector(`#runs .pick input[value="${chosen.shift()}"]`).checked = false;
   }
   const names = chosen.map(one => `${known.runs[one].name} (${known.runs[one].date})`);
   document.getElementById("chosen").textContent =
@@ -172,6 +172,6 @@ document.getElementById("runs").addEventListener("change", event => {
   if (event.target.type === "checkbox") choose(event.target);
 });
 document.querySelectorAll(".needs-script").forEach(one => { one.hidden = false; });
-document.querySelectorAll("#runs input").forEach(one => { one.checked = false; });
+document.querySelectorAll("#runs .pick input").forEach(one => { one.checked = false; });
 filter();
 show();

@@ -22,7 +22,7 @@ LEVEL_WORDS: Mapping[Level, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class RunFigure:
     """A leading figure of a run, with its verdict.
 
     Attributes:
@@ -106,7 +106,7 @@ class Entry:
     name: str
     command: str
     when: datetime
-    points: Sequence[Point]
+    points: Sequence[RunFigure]
     recorded: bool = True
     is_grid: bool = False
     apart: str = ""
@@ -126,14 +126,14 @@ class Entry:
         return [name for name in names if name != UNDEFENDED]
 
     @property
-    def top(self) -> list[Point]:
+    def top(self) -> list[RunFigure]:
         """The strongest figure of each topic, the strongest first."""
         return sorted(strongest(self.points).values(), key=lambda one: one.urgency, reverse=True)
 
 
-def strongest(points: Iterable[Point]) -> dict[str, Point]:
+def strongest(points: Iterable[RunFigure]) -> dict[str, RunFigure]:
     """Return the figure that leaks most of each topic, by topic."""
-    found: dict[str, Point] = {}
+    found: dict[str, RunFigure] = {}
     for one in points:
         known = found.get(one.topic)
         if known is None or one.urgency > known.urgency:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from leakgauge.report.bundle.entry import Entry, Point
+from leakgauge.report.bundle.entry import Entry, RunFigure
 from leakgauge.report.wording import short
 
 WIDTH, HEIGHT = 340.0, 180.0
@@ -28,7 +28,7 @@ class Spot:
 
     run: int
     entry: Entry
-    point: Point
+    point: RunFigure
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Mark:
+class ChartMark:
     """A figure in a chart, by its places in the units of the SVG.
 
     Attributes:
@@ -71,7 +71,7 @@ class Series:
     spots: Sequence[Spot] = field(repr=False)
 
     @property
-    def first(self) -> Point:
+    def first(self) -> RunFigure:
         """The earliest figure, whose topic, data and defense all share."""
         return self.spots[0].point
 
@@ -121,20 +121,20 @@ class Series:
         return [Tick(self._y(v), f"{v:g}") for v in map(float, values) if low <= v <= high]
 
     @cached_property
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[ChartMark]:
         """The figures as places in the chart."""
         start = self.spots[0].entry.when
         span = (self.spots[-1].entry.when - start).total_seconds()
         return [self._mark(one, (one.entry.when - start).total_seconds(), span)
                 for one in self.spots]  # fmt: skip
 
-    def _mark(self, spot: Spot, after: float, span: float) -> Mark:
+    def _mark(self, spot: Spot, after: float, span: float) -> ChartMark:
         found = spot.point.estimate
         share = after / span if span else 0.5
         x = _LEFT + 6 + share * (WIDTH - _LEFT - _RIGHT - 12)
         high = math.inf if spot.point.open_end else found.high
         ends = (self._y(one) for one in (found.value, found.low, high, spot.point.chance))
-        return Mark(spot, round(x, 1), *ends)
+        return ChartMark(spot, round(x, 1), *ends)
 
     def _y(self, value: float) -> float:
         low, high = self.limits

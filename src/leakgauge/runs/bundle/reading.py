@@ -8,7 +8,7 @@ from pathlib import Path
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.versions import versions
-from leakgauge.report.bundle.entry import Entry, Point, strongest
+from leakgauge.report.bundle.entry import Entry, RunFigure, strongest
 from leakgauge.report.compare import Comparison, Group, distinguishing_names, groups, title_of
 from leakgauge.results.measurements import ADVERSARY, REPORT_FILE, Measurement
 from leakgauge.results.metrics import metric_named
@@ -83,7 +83,7 @@ def _audit(
     folder: Path, described: Description, name: str, questions: Mapping[str, Question]
 ) -> ReadRun:
     audit = read_audit(folder, described)
-    points: list[Point] = []
+    points: list[RunFigure] = []
     for key, answer in audit.answers.items():
         question = answering(key, questions)
         if question is None:
@@ -109,14 +109,14 @@ def _leads(findings: Sequence[Finding]) -> list[Finding]:
     return [one for one in findings if one.leads or test(one) not in led]
 
 
-def _leading(points: Sequence[Point]) -> list[Point]:
+def _leading(points: Sequence[RunFigure]) -> list[RunFigure]:
     """Return the strongest figure of each topic and defense."""
     defenses = dict.fromkeys(one.defense for one in points)
     each = (strongest(one for one in points if one.defense == name) for name in defenses)
     return [point for found in each for point in found.values()]
 
 
-def _point(one: Finding, question: Question, audit: AuditRun) -> Point:
+def _point(one: Finding, question: Question, audit: AuditRun) -> RunFigure:
     fingerprint = str(audit.description.data.get("fingerprint", ""))
     shown = _figure(one.figure, question)
     return replace(
@@ -124,9 +124,9 @@ def _point(one: Finding, question: Question, audit: AuditRun) -> Point:
     )
 
 
-def _figure(one: Measurement, question: Question) -> Point:
+def _figure(one: Measurement, question: Question) -> RunFigure:
     metric = metric_named(one.metric, question.metrics)
-    return Point(
+    return RunFigure(
         data=one.dataset,
         ask=ask_of(one, question),
         secret=one.secret,
@@ -155,14 +155,14 @@ def _grid(
     return ReadRun(replace(entry, is_grid=True, apart=apart), "")
 
 
-def _points_of_grid(comparison: Comparison, question: Question) -> list[Point]:
+def _points_of_grid(comparison: Comparison, question: Question) -> list[RunFigure]:
     each = groups(comparison.cells, question.metrics)
     names = distinguishing_names([one.settings for one in each])
     where = [one for one in names if one not in IN_TITLE]
     return [point for one in each for point in _point_of_group(one, question, where)]
 
 
-def _point_of_group(group: Group, question: Question, where: Sequence[str]) -> list[Point]:
+def _point_of_group(group: Group, question: Question, where: Sequence[str]) -> list[RunFigure]:
     """Return the headline of cells that differ in their seed; none without a figure."""
     attacks = {name: one for name, one in question.metrics.items() if not one.of_model}
     known = sorted(attacks, key=lambda name: not attacks[name].headline)
@@ -179,7 +179,7 @@ def _entry(
     folder: Path,
     described: Description,
     name: str,
-    points: Sequence[Point],
+    points: Sequence[RunFigure],
     notes: Sequence[str],
     finished: Sequence[str],
 ) -> Entry:

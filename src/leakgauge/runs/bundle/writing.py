@@ -25,7 +25,7 @@ MOST_PAIRS, MOST_FIGURES = 1500, 1_000_000
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenBundle:
     """A bundle on the disk.
 
     Attributes:
@@ -47,7 +47,7 @@ def write_bundle(
     questions: Mapping[str, Question],
     *,
     progress: Progress | None = None,
-) -> Written:
+) -> WrittenBundle:
     """Write the page of all runs at some places, with their reports.
 
     Args:
@@ -77,7 +77,7 @@ def write_bundle(
     page = render_bundle(Bundle(entries, _compared(read, questions, say), unread))
     _write(out, page, read)
     private = sum(one.private for one in entries)
-    return Written(out / INDEX, len(read), private, unread)
+    return WrittenBundle(out / INDEX, len(read), private, unread)
 
 
 def _require_free(out: Path) -> None:
