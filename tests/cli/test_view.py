@@ -50,7 +50,7 @@ def got(server: LoopbackServer, path: str, host: str | None = None) -> tuple[int
 
 def test_bundle_prints_the_page_and_what_is_left_out(folder: Path, tmp_path: Path) -> None:
     ended = run("bundle", folder / "runs", "--out", tmp_path / "page")
-    assert (ended.returncode, ended.stdout) == (0, f"runs: 1\npage: {tmp_path}/page/index.html\n")
+    assert (ended.returncode, ended.stdout) == (0, f"runs: 1\nreport: {tmp_path}/page/index.html\n")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "run.yaml").write_text("")
     ended = run("bundle", folder / "runs", tmp_path / "bad", "--out", tmp_path / "page")
@@ -123,7 +123,7 @@ def test_ctrl_c_ends_view_with_code_0(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ended = run("view", folder / "runs")
     assert ended.returncode == 0
-    assert re.search(r"page: http://127.0.0.1:\d+/[\w-]{16}/ \(stop with Ctrl-C\)", ended.stdout)
+    assert re.search(r"open: http://127.0.0.1:\d+/[\w-]{16}/ \(stop with Ctrl-C\)", ended.stdout)
     assert list(tmp_path.iterdir()) == []
 
 

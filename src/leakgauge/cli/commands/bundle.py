@@ -25,6 +25,6 @@ def bundle(
 
     written = bundled(runs, out)
     print(f"runs: {written.runs}")
-    print(f"page: {written.index}")
+    print(f"report: {written.index}")
     if written.unread:
         raise typer.Exit(REFUSED)

@@ -34,6 +34,6 @@ def view(
         written = bundled(runs, Path(folder))
         with serving(Path(folder), port) as server:
             print(f"runs: {written.runs}")
-            print(f"page: {server.address} (stop with Ctrl-C)", flush=True)
+            print(f"open: {server.address} (stop with Ctrl-C)", flush=True)
             with contextlib.suppress(KeyboardInterrupt):
                 server.serve_forever()
