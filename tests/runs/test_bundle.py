@@ -9,16 +9,22 @@ import pytest
 from leakgauge.catalog import questions
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
+from leakgauge.data.source import frame_source
 from leakgauge.report.bundle.entry import Entry
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import MOST_AT_RISK
+from leakgauge.runs.audit import describe, prepare_all, run_audit
 from leakgauge.runs.bundle import writing
 from leakgauge.runs.bundle.finding import find_runs
 from leakgauge.runs.bundle.reading import ReadRun, read_run
 from leakgauge.runs.bundle.writing import write_bundle
+from leakgauge.runs.question import Silent
+from leakgauge.runs.timings import read_timings
 from support.damage import flip
 from support.made_runs import NORMAL, make_records
 from support.many_runs import KEY, START, WEEK, write_audit, write_grid
+from support.tables import frame
+from support.toy.question import Toy, ToySpec
 
 PAGE = "index.html"
 
@@ -67,6 +73,21 @@ def test_a_run_without_a_date_has_that_of_its_files(tmp_path: Path) -> None:
     assert abs((datetime.now(UTC) - found.when).total_seconds()) < 600
     _, page = bundle(tmp_path / "out", tmp_path / "old")
     assert "does not record when it was finished" in page
+
+
+def test_an_audit_records_when_it_was_finished_once(tmp_path: Path) -> None:
+    source = frame_source(frame(30))
+    prepared = prepare_all({"toy": (Toy(), ToySpec())}, source=source)
+    dates = []
+    for _ in range(2):  # the second is read back
+        run_audit(tmp_path, describe("audit", prepared), prepared, progress=Silent())
+        dates.append(read_timings(tmp_path)["toy"].finished)
+    assert dates[0] == dates[1]
+    assert dates[0] is not None
+    assert abs((datetime.now(UTC) - dates[0]).total_seconds()) < 600
+    (tmp_path / "timings.json").unlink()
+    run_audit(tmp_path, describe("audit", prepared), prepared, progress=Silent())
+    assert read_timings(tmp_path) == {}
 
 
 def test_the_cells_of_a_grid_are_means_over_seeds(tmp_path: Path) -> None:
@@ -171,7 +192,7 @@ def test_pairs_near_in_time_of_the_same_data_are_compared(
     runs = [read(tmp_path / name) for name in ("other", "3", "2", "1", "0")]
 
     def pairs() -> list[tuple[int, int]]:
-        compared = writing._compared(runs, questions(), writing.Silent())
+        compared = writing._compared(runs, questions(), Silent())
         return [(one.before, one.after) for one in compared]
 
     assert pairs() == [(2, 1), (3, 2), (4, 3), (3, 1), (4, 2), (4, 1)]

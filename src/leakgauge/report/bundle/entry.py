@@ -96,7 +96,6 @@ class Entry:
         when: when it was finished, in UTC.
         points: its leading figures.
         recorded: whether the run says when it was finished; else ``when`` is its files' date.
-        is_grid: whether it is a grid.
         apart: why it is not compared with others, in a sentence; empty where it is.
         href: address of its report, relative to the page; empty without one.
         private: whether its report shows private records.
@@ -108,7 +107,6 @@ class Entry:
     when: datetime
     points: Sequence[RunFigure]
     recorded: bool = True
-    is_grid: bool = False
     apart: str = ""
     href: str = ""
     private: bool = False

@@ -36,9 +36,10 @@ def find_runs(places: Sequence[Path]) -> Found:
             place.is_dir(),
             f"no such folder: {str(place)!r}; expected the --out of a run, or a folder with runs",
         )
+        unread = len(found.unread)
         inside = _below(place, found)
         require(
-            bool(inside) or bool(found.unread),
+            bool(inside) or len(found.unread) > unread,
             f"no run in {str(place)!r}; expected the --out of a run, or a folder with runs",
         )
         found.folders += [one for one in inside if one not in known]

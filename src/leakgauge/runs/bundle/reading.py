@@ -152,7 +152,7 @@ def _grid(
     points = _points_of_grid(comparison, question)
     entry = _entry(folder, described, name, points, notes, list(comparison.cells))
     apart = f"{name} is a grid. Its own report compares its cells."
-    return ReadRun(replace(entry, is_grid=True, apart=apart), "")
+    return ReadRun(replace(entry, apart=apart), "")
 
 
 def _points_of_grid(comparison: Comparison, question: Question) -> list[RunFigure]:

@@ -108,11 +108,11 @@ def _addressed(read: Sequence[ReadRun]) -> list[ReadRun]:
 def _write(out: Path, page: str, read: Sequence[ReadRun]) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True, mode=OWNER_ONLY)
+        write_text(out / INDEX, page)  # first: by it, a repeated command knows its own folder
         shutil.rmtree(out / REPORTS, ignore_errors=True)
         for one in read:
             if one.report:
                 write_text(out / one.entry.href, one.report)
-        write_text(out / INDEX, page)
     except OSError as error:
         raise InputError(
             f"cannot write to {str(out)!r} ({error.strerror}); choose another --out"
