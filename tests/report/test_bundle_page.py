@@ -179,7 +179,7 @@ def test_a_third_choice_replaces_the_first_and_keys_are_enough(page: Page) -> No
     choose(page, 1)
     page.get_by_label("Compare week-002").focus()
     page.keyboard.press("Space")
-    assert "week-001 (2026-01-12) and week-002" in page.locator("#chosen").inner_text()
+    assert "week-001 (2026-01-12 09:30) and week-002" in page.locator("#chosen").inner_text()
     choose(page, 3)
     chosen = page.locator("#runs .pick input:checked")
     assert [chosen.nth(n).get_attribute("aria-label") for n in range(chosen.count())] == [

@@ -24,7 +24,8 @@ function filter() {
   let shown = 0;
   rows.forEach((row, number) => {
     const run = known.runs[number];
-    const dated = (!wanted.from || run.date >= wanted.from) && (!wanted.to || run.date <= wanted.to);
+    const date = run.when.slice(0, 10);
+    const dated = (!wanted.from || date >= wanted.from) && (!wanted.to || date <= wanted.to);
     const fitting = run.points.map(point => fits(point, wanted));
     row.hidden = !(dated && fitting.some(Boolean));
     shown += !row.hidden;
@@ -60,7 +61,7 @@ function choose(box) {
   else if (chosen.push(number) > 2) {
     document.querySelector(`#runs .pick input[value="${chosen.shift()}"]`).checked = false;
   }
-  const names = chosen.map(one => `${known.runs[one].name} (${known.runs[one].date})`);
+  const names = chosen.map(one => `${known.runs[one].name} (${known.runs[one].when})`);
   document.getElementById("chosen").textContent =
     ["Choose two runs in the list.", `${names[0]}: choose another run.`, names.join(" and ")][chosen.length];
   document.getElementById("chooser").hidden = chosen.length === 0;
@@ -78,7 +79,7 @@ function show() {
   const [after, before] = [...chosen].sort((one, other) => one - other); // the list begins with the latest
   const runs = [known.runs[before], known.runs[after]];
   const title = make("h3", `${runs[0].name} → ${runs[1].name}`);
-  place.append(title, make("p", `Before: ${runs[0].date}. After: ${runs[1].date}. A difference is after minus before.`, "small"));
+  place.append(title, make("p", `Before: ${runs[0].when}. After: ${runs[1].when}. A difference is after minus before.`, "small"));
   const pair = known.pairs[`${before}-${after}`];
   if (pair && pair.rows) place.append(...parts(pair));
   else place.append(...instead(pair, runs));
@@ -139,7 +140,7 @@ function cell(of, text, below) {
 }
 
 function table(caption, titles, lines) {
-  const made = make("table", undefined, "cards"), head = make("tr"), body = make("tbody");
+  const made = make("table", undefined, "diff answer"), head = make("tr"), body = make("tbody");
   const box = make("div", undefined, "scroll");
   titles.forEach(title => { const one = make("th", title); one.scope = "col"; head.append(one); });
   lines.forEach(cells => { const row = make("tr"); row.append(...cells); body.append(row); });

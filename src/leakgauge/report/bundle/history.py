@@ -8,9 +8,9 @@ from functools import cached_property
 from leakgauge.report.bundle.entry import Entry, RunFigure
 from leakgauge.report.wording import short
 
-WIDTH, HEIGHT = 340.0, 180.0
-"""Size of a chart in the units of its SVG, about pixels."""
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 12.0, 12.0, 26.0
+WIDTH, HEIGHT, LEFT, RIGHT = 340, 180, 46, 328
+"""Size of a chart, and both ends of its horizontal axis, in units of its SVG, about pixels."""
+_TOP, _BOTTOM, _INSET = 12, 154, 6
 _TICKS = 4
 _SPAN = 3.0
 """Ends farther than this many times the values' range from the values are cut off."""
@@ -131,7 +131,7 @@ class Series:
     def _mark(self, spot: Spot, after: float, span: float) -> ChartMark:
         found = spot.point.estimate
         share = after / span if span else 0.5
-        x = _LEFT + 6 + share * (WIDTH - _LEFT - _RIGHT - 12)
+        x = LEFT + _INSET + share * (RIGHT - LEFT - 2 * _INSET)
         high = math.inf if spot.point.open_end else found.high
         ends = (self._y(one) for one in (found.value, found.low, high, spot.point.chance))
         return ChartMark(spot, round(x, 1), *ends)
@@ -139,7 +139,7 @@ class Series:
     def _y(self, value: float) -> float:
         low, high = self.limits
         share = (min(max(value, low), high) - low) / (high - low)
-        return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
+        return round(_BOTTOM - share * (_BOTTOM - _TOP), 1)
 
 
 def series_of(entries: Sequence[Entry]) -> list[Series]:

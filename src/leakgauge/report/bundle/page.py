@@ -13,7 +13,7 @@ from markupsafe import Markup
 from leakgauge.core.checks import require
 from leakgauge.core.versions import versions
 from leakgauge.report.bundle.entry import LEVEL_WORDS, Entry
-from leakgauge.report.bundle.history import HEIGHT, WIDTH, series_of
+from leakgauge.report.bundle.history import HEIGHT, LEFT, RIGHT, WIDTH, series_of
 from leakgauge.report.bundle.pair import Compared, Texts, plain_pairs
 from leakgauge.report.section import LEVELS
 from leakgauge.report.templates import render
@@ -58,7 +58,10 @@ def render_bundle(bundle: Bundle) -> str:
         "entries": entries,
         "series": [one for one in series if len(one.spots) > 1],
         "once": [f"{one.title}, data {one.data}" for one in once],
-        "size": (WIDTH, HEIGHT),
+        "width": WIDTH,
+        "height": HEIGHT,
+        "left": LEFT,
+        "right": RIGHT,
         "choices": _choices(entries),
         "dates": sorted(f"{one.when:%Y-%m-%d}" for one in entries),
         "undated": sum(not one.recorded for one in entries),
@@ -90,7 +93,7 @@ def _filtered_by(one: Entry) -> dict[str, Any]:
     return {
         "name": one.name,
         "typed": shlex.quote(one.name),
-        "date": f"{one.when:%Y-%m-%d}",
+        "when": f"{one.when:%Y-%m-%d %H:%M}",
         "apart": one.apart,
         "points": [[each.data, each.ask, each.defense, each.level] for each in one.points],
     }
