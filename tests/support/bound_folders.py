@@ -68,6 +68,7 @@ READERS: dict[str, Reader] = {
     "report of a grid": Reader(("report", GRID), GRID, GRID_FILES, r"report\.html"),
     "compare, before": Reader(("compare", RUN, OTHER), RUN, AUDIT, UNREAD),
     "compare, after": Reader(("compare", OTHER, RUN), RUN, AUDIT, UNREAD),
+    "bundle": Reader(("bundle", RUN, "--out", "history"), RUN, AUDIT, UNREAD),
     "card": Reader(("card", RUN, "--out", "made"), RUN, CONTROLLED, CARDS),
     "card with declarations": Reader(
         ("card", RUN, "--context", CONTEXT, "--out", "made"), "declared",
