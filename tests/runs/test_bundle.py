@@ -116,6 +116,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_shown(tmp_path: Path) -> No
     assert "is finished" in written.unread["begun"]
     assert all("checksum" in written.unread[name] for name in ("damaged", "foreign"))
     assert all(name in page.partition('id="unread"')[2] for name in written.unread)
+    assert str(tmp_path) not in page
     assert "made by leakgauge 99.1.0" in page
     assert "membership: not finished" in page
     assert "is not finished (membership), so it is not compared" in page
@@ -170,15 +171,20 @@ def test_the_page_names_nobody(tmp_path: Path) -> None:
 
 
 def test_runs_have_the_names_of_their_folders(tmp_path: Path) -> None:
-    for name in ("a/run", "b/run", "b/.hidden/run"):
+    for name in ("a/run", "b/run", "b/.hidden/run", "b run"):
         write_audit(tmp_path / name, make_records())
     found = find_runs([tmp_path, tmp_path / "b" / "run"])
-    assert [one.parent.name for one in found.folders] == ["a", "b"]
+    assert [one.relative_to(tmp_path).as_posix() for one in found.folders] == [
+        "a/run",
+        "b/run",
+        "b run",
+    ]
     written, page = bundle(tmp_path / "out", tmp_path)
-    assert written.runs == 2
+    assert written.runs == 3
     assert "a/run</a>" in page
     assert sorted(one.name for one in (tmp_path / "out" / "reports").iterdir()) == [
         "a-run.html",
+        "b-run-.html",
         "b-run.html",
     ]
 

@@ -230,6 +230,7 @@ def _with_report(read: ReadRun, folder: Path, questions: Mapping[str, Question])
             report = render_folder(folder, questions)
         except _MISFITS as error:
             report = ""
-            notes.append(f"its report cannot be made: {_why(error)}")
+            why = _why(error).replace(str(folder), entry.name)
+            notes.append(f"its report cannot be made: {why}")
     private = _PRIVATE in report
     return replace(read, report=report, entry=replace(entry, private=private, notes=notes))

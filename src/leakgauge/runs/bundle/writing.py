@@ -69,7 +69,7 @@ def write_bundle(
         try:
             read.append(read_run(folder, names[folder], questions))
         except InputError as error:
-            unread[names[folder]] = str(error)
+            unread[names[folder]] = str(error).replace(str(folder), names[folder])
         say.step("reading runs", number, len(found.folders))
     require(bool(read), f"no run can be read ({'; '.join(f'{n}: {w}' for n, w in unread.items())})")
     read = _addressed(sorted(read, key=lambda one: (one.entry.when, one.entry.name), reverse=True))
@@ -96,9 +96,10 @@ def _require_free(out: Path) -> None:
 def _addressed(read: Sequence[ReadRun]) -> list[ReadRun]:
     """Return the runs with the address of each report."""
     addressed, known = list[ReadRun](), set[str]()
-    for number, one in enumerate(read, start=1):
-        word = re.sub(r"[^A-Za-z0-9.-]+", "-", one.entry.name).strip("-.")[:80]
-        name = word if word and word.lower() not in known else f"{word}-{number}"
+    for one in read:
+        name = re.sub(r"[^A-Za-z0-9.-]+", "-", one.entry.name).strip("-.")[:80] or "run"
+        while name.lower() in known:
+            name += "-"
         known.add(name.lower())
         href = f"{REPORTS}/{name}.html" if one.report else ""
         addressed.append(replace(one, entry=replace(one.entry, href=href)))
