@@ -18,7 +18,7 @@ PACKAGE = ROOT / "src" / "leakgauge"
 TABLES = {"leakgauge/data/tables/randhie.parquet"}
 """Data that the wheel may hold: the public-domain table."""
 
-CODE = {".py", ".j2", ".css", ".typed", ".json", ".yaml", ".md", ".txt"}
+CODE = {".py", ".j2", ".css", ".js", ".typed", ".json", ".yaml", ".md", ".txt"}
 
 
 @pytest.fixture(scope="module")

@@ -80,6 +80,9 @@ READ_NOTHING = ("schema",)
 PRINT_ALONE = {"promise": ["configuration"]}
 """Inputs of commands that print what they read and keep nothing; see ``test_promise.py``."""
 
+SERVE = {"view": "bundle"}
+"""Commands that show what another one writes; see ``test_view.py``."""
+
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "bound-inputs.md"
 
 
@@ -90,7 +93,7 @@ def inputs_of_commands() -> dict[str, list[str]]:
         found.setdefault(str(words[0]), []).extend(inputs)
     for reader in READERS.values():
         found.setdefault(reader.words[0], []).extend(reader.reads)
-    found |= PRINT_ALONE
+    found |= PRINT_ALONE | {name: found[other] for name, other in SERVE.items()}
     return {name: list(dict.fromkeys(inputs)) for name, inputs in sorted(found.items())}
 
 

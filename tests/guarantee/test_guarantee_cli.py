@@ -216,7 +216,7 @@ def test_out_keeps_the_result(go: Go, tmp_path: Path) -> None:
     first = answer(go, "--out", folder)
     assert Path(first["report"]) == folder / "report.html"
     names = {one.name for one in folder.iterdir() if not one.name.startswith(".")}
-    assert names == {"run.yaml", "measurements.jsonl", "cells", "report.html"}
+    assert names == {"run.yaml", "measurements.jsonl", "cells", "report.html", "timings.json"}
     assert answer(go, "--out", folder) == first  # the same command may come again
     elsewhere = answer(go)
     assert {**elsewhere, "report": ""} == {**first, "report": ""}

@@ -12,7 +12,7 @@ from leakgauge.core.rng import stream
 from leakgauge.guarantee.question import QUESTION
 from leakgauge.runs.grid import Grid, unfold
 from leakgauge.runs.grid_file import read_grid_file
-from leakgauge.runs.page import read_comparison, write_comparison
+from leakgauge.runs.page import read_comparison, write_page
 from leakgauge.runs.runner import run_grid
 
 QUESTIONS = {QUESTION.name: QUESTION}
@@ -76,7 +76,7 @@ def shows_what_was_planted(out: Path) -> None:
         assert by_metric["epsilon"].theory["mechanism_classic"] == pytest.approx(
             2 / cell.settings["noise"] * np.sqrt(2 * np.log(1.25e5))
         )
-    page = write_comparison(out, QUESTIONS).read_text()
+    page = write_page(out, QUESTIONS).read_text()
     assert page.count("<figcaption>Epsilon along noise") == 2
     assert "At noise 0.1 no trial went wrong" in page
     assert page.count("lower bound to best guess") == 1  # the legend of all charts
@@ -89,7 +89,7 @@ def test_a_grid_compares_filters_with_and_without_a_promise(folder: Path, tmp_pa
     shared["canary"] = "random"
     grid = grid_of(written(folder, {**shared, **served}, {**shared, **filters}))
     assert run_grid(grid, tmp_path, workers=1) == []
-    page = write_comparison(tmp_path, QUESTIONS).read_text()
+    page = write_page(tmp_path, QUESTIONS).read_text()
     for words in ("No differential privacy", "The claim does not hold", "Nothing against"):
         assert words in page
 
@@ -119,7 +119,7 @@ def test_a_cell_without_an_attribute_is_refused(folder: Path, tmp_path: Path) ->
 def test_scores_are_shown_where_neither_noise_nor_clip_varies(folder: Path, tmp_path: Path) -> None:
     audit = {**AUDIT, "noise": 1.0, "trials": 20, "seed": 0}
     assert run_grid(grid_of(written(folder, audit)), tmp_path / "out") == []
-    page = write_comparison(tmp_path / "out", QUESTIONS).read_text()
+    page = write_page(tmp_path / "out", QUESTIONS).read_text()
     assert page.count("<figcaption>Scores under both values: canary") == 2
     assert page.count("first value") == 1
 

@@ -15,7 +15,7 @@ from leakgauge.report.compare import Comparison, FinishedCell, Group, groups
 from leakgauge.results.measurements import Estimate, Measurement, read_measurements
 from leakgauge.runs.grid import Grid, unfold
 from leakgauge.runs.grid_file import read_grid_file
-from leakgauge.runs.page import read_comparison, write_comparison
+from leakgauge.runs.page import read_comparison, write_page
 from leakgauge.runs.runner import run_grid
 
 SETTINGS = {"data": "d", "seed": 0, "batch_size": 1, "labels": "known", "iterations": 10}
@@ -105,7 +105,7 @@ def test_a_grid_keeps_times_apart_so_that_equal_runs_leave_equal_cells(
         for played in comparison.cells.values():
             (time,) = [one for one in played.measurements if one.metric == "seconds"]
             assert time.estimate.value > 0
-        page = write_comparison(out, questions()).read_text("utf-8")
+        page = write_page(out, questions()).read_text("utf-8")
         assert "agic as one batch is" in page
     assert kept[0] == kept[1]
 

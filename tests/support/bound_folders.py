@@ -37,9 +37,8 @@ class Reader:
         """Return all files of the folder that the command reads."""
         top = base / self.folder
         names = [path.relative_to(top).as_posix() for path in top.rglob("*") if path.is_file()]
-        return [
-            top / name for name in sorted(names) if not re.fullmatch(rf"\..*|{self.without}", name)
-        ]
+        unread = rf"\..*|timings\.json|{self.without}"
+        return [top / name for name in sorted(names) if not re.fullmatch(unread, name)]
 
     def input_of(self, path: Path, base: Path) -> str:
         """Return the name of the input that a file belongs to; empty for none."""
@@ -66,9 +65,10 @@ UNREAD = rf"report\.html|gate\.json|controls\.yaml|cells/.*-(placebo|planted)/.*
 
 READERS: dict[str, Reader] = {
     "report": Reader(("report", RUN), RUN, AUDIT, UNREAD),
-    "report of a grid": Reader(("report", GRID), GRID, GRID_FILES, r"report\.html|timings\.json"),
+    "report of a grid": Reader(("report", GRID), GRID, GRID_FILES, r"report\.html"),
     "compare, before": Reader(("compare", RUN, OTHER), RUN, AUDIT, UNREAD),
     "compare, after": Reader(("compare", OTHER, RUN), RUN, AUDIT, UNREAD),
+    "bundle": Reader(("bundle", RUN, "--out", "history"), RUN, AUDIT, UNREAD),
     "card": Reader(("card", RUN, "--out", "made"), RUN, CONTROLLED, CARDS),
     "card with declarations": Reader(
         ("card", RUN, "--context", CONTEXT, "--out", "made"), "declared",

@@ -11,7 +11,7 @@ from leakgauge.report.wording import plain
 from leakgauge.results.measurements import REPORT_FILE, Measurement
 from leakgauge.runs.audit import AuditRun
 from leakgauge.runs.page import read_audit, read_comparison, sections_of
-from leakgauge.runs.question import Answer, Question, answering
+from leakgauge.runs.question import Answer, Question, answering, ask_of
 from leakgauge.runs.store import read_description
 
 
@@ -44,7 +44,7 @@ class RunPart:
 
     def ask_of(self, one: Measurement) -> str:
         """Return the word of ``--ask`` that a figure answers."""
-        return one.game if one.game in self.question.asks else next(iter(self.question.asks))
+        return ask_of(one, self.question)
 
 
 @dataclass(frozen=True)

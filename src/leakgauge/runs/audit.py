@@ -1,5 +1,6 @@
 """Runs an audit: several questions about the same data, one folder, one report."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from leakgauge.runs.question import Answer, Asked, Prepared, Progress, Question
 from leakgauge.runs.sources import source_of
 from leakgauge.runs.spec import Spec, identifying, refuse_other_code
 from leakgauge.runs.store import Description, Store, key_of
+from leakgauge.runs.timings import keep_timing
 
 REFUSED_FILE = "refused.yaml"
 UNFINISHED = "not finished; repeat the command to resume"
@@ -170,9 +172,11 @@ def _answer(
         kept = store.kept(name, identity, progress.note)
         if kept is not None:
             return kept
+        start = time.perf_counter()
         work = store.work(name, progress.note, identity=identity)
         answer = one.question.run(one.prepared, work, progress, workers=workers)
         refuse_other_code(one.spec, identity.get("settings", {}).get("code", {}))
         if not answer.stopped:
             store.keep(name, identity, answer)
+            keep_timing(store.path, name, time.perf_counter() - start, ())
         return answer

@@ -6,6 +6,7 @@ from pathlib import Path
 from leakgauge.core.checks import require
 from leakgauge.report.differences.audited import Audited
 from leakgauge.report.differences.compared import Differences, compare_audits
+from leakgauge.report.differences.pairing import Metrics
 from leakgauge.runs.audit import UNFINISHED, AuditRun
 from leakgauge.runs.page import read_audit
 from leakgauge.runs.question import Question
@@ -33,12 +34,17 @@ def compare_runs(
         InputError: an audit is not finished, a question is not installed, a defense is unknown, or
             the audits have no figure in common.
     """
-    one, other = _audited(before), _audited(after)
+    one, other = audited_of(before), audited_of(after)
     asked = {each.question for run in (before, after) for each in run.measurements}
     for name in sorted(asked):
         require(name in questions, f"the question {name!r} is not installed; install its package")
-    metrics = {name: questions[name].metrics for name in asked}
+    metrics = metrics_of({name: questions[name] for name in asked})
     return compare_audits(one, other, metrics, defenses=defenses, against=against)
+
+
+def metrics_of(questions: Mapping[str, Question]) -> dict[str, Metrics]:
+    """Return the metrics of each question, by name."""
+    return {name: one.metrics for name, one in questions.items()}
 
 
 def read_finished(folder: Path) -> AuditRun:
@@ -72,7 +78,7 @@ def require_finished(run: AuditRun) -> None:
     )
 
 
-def _audited(run: AuditRun) -> Audited:
+def audited_of(run: AuditRun) -> Audited:
     """Return the parts of an audit that a comparison needs.
 
     Raises:

@@ -32,10 +32,22 @@ def write_page(folder: Path, questions: Mapping[str, Question]) -> Path:
     Raises:
         InputError: the folder does not contain a run with a finished cell.
     """
+    path = folder / REPORT_FILE
+    write_text(path, render_folder(folder, questions))
+    return path
+
+
+def render_folder(folder: Path, questions: Mapping[str, Question]) -> str:
+    """Return the page of a folder as HTML.
+
+    Raises:
+        InputError: the folder does not contain a run with a finished cell.
+    """
     description = read_description(folder)
     if description.is_grid:
-        return write_comparison(folder, questions)
-    return write_report(read_audit(folder, description), questions)
+        return _rendered_grid(folder, questions)
+    audit = read_audit(folder, description)
+    return render_audit(audit, sections_of(audit, questions))
 
 
 def read_audit(folder: Path, description: Description | None = None) -> AuditRun:
@@ -120,8 +132,8 @@ def render_audit(audit: AuditRun, sections: Sequence[Section]) -> str:
     )
 
 
-def write_comparison(folder: Path, questions: Mapping[str, Question]) -> Path:
-    """Write the page of a grid from its store.
+def _rendered_grid(folder: Path, questions: Mapping[str, Question]) -> str:
+    """Return the page of a grid from its store.
 
     Raises:
         InputError: no cell is finished, or its question is not installed.
@@ -130,12 +142,9 @@ def write_comparison(folder: Path, questions: Mapping[str, Question]) -> Path:
 
     comparison, question = read_comparison(folder, questions)
     require(bool(comparison.cells), f"no cell in {str(folder)!r} is finished; run the grid first")
-    path = folder / REPORT_FILE
-    page = render_comparison(
+    return render_comparison(
         comparison, question.metrics, badge=question.badge, charts=question.charts
     )
-    write_text(path, page)
-    return path
 
 
 def read_comparison(folder: Path, questions: Mapping[str, Question]) -> tuple[Comparison, Question]:

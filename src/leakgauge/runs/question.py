@@ -236,6 +236,11 @@ def answering(key: str, questions: Mapping[str, Question]) -> Question | None:
     return again
 
 
+def ask_of(one: "Measurement", question: Question) -> str:
+    """Return the word of ``--ask`` that a figure of a question answers."""
+    return one.game if one.game in question.asks else next(iter(question.asks))
+
+
 def question_of(ask: str, questions: Mapping[str, Question]) -> Question | None:
     """Return the question that ``--ask`` names, or None where no question has that word."""
     return next((one for one in questions.values() if ask in one.asks), None)

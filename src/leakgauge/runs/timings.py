@@ -1,4 +1,4 @@
-"""``timings.json``: how long the cells of a grid took, and their figures of time.
+"""``timings.json``: when the cells of a run were finished, how long they took, figures of time.
 
 Equal runs differ in these alone, so they are kept outside of the cells. No other figure depends on
 them: a file that is missing or damaged counts as empty.
@@ -6,6 +6,7 @@ them: a file that is missing or damaged counts as empty.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pydantic
@@ -24,11 +25,13 @@ class Timing:
         seconds: duration of the whole cell.
         figures: the measurements whose metric is a time.
         worker: process of a cluster that ran it; empty on this machine.
+        finished: when it was finished, in UTC; None in a run of an earlier version.
     """
 
     seconds: float
     figures: tuple[Measurement, ...] = ()
     worker: str = ""
+    finished: datetime | None = None
 
 
 _TIMINGS = pydantic.TypeAdapter(dict[str, Timing])
@@ -45,9 +48,10 @@ def read_timings(folder: Path) -> dict[str, Timing]:
 def keep_timing(
     folder: Path, key: str, seconds: float, figures: Iterable[Measurement], worker: str = ""
 ) -> None:
-    """Add the times of one cell to the file; one process does this."""
+    """Add the times of one cell, finished now, to the file; one process does this."""
+    now = datetime.now(UTC).replace(microsecond=0)
     timings: Mapping[str, Timing] = {
         **read_timings(folder),
-        key: Timing(round(seconds, 3), tuple(figures), worker),
+        key: Timing(round(seconds, 3), tuple(figures), worker, now),
     }
     write_text(folder / TIMINGS_FILE, _TIMINGS.dump_json(dict(timings)).decode())

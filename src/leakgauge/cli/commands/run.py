@@ -115,7 +115,7 @@ def run(
 ) -> None:
     """Run a grid of experiments; finished cells are kept, so a repeated command resumes."""
     from leakgauge.evidence.parts import parts_of_grid
-    from leakgauge.runs.page import read_comparison, write_comparison
+    from leakgauge.runs.page import read_comparison, write_page
 
     if jobs is not None:
         require_count(jobs, "--jobs")
@@ -142,7 +142,7 @@ def run(
     comparison, question = read_comparison(path, questions())
     gate = gate_options.evaluate(parts_of_grid(comparison, question, path))
     if comparison.cells:
-        report = write_comparison(path, questions())
+        report = write_page(path, questions())
         if json_:
             values = as_json(comparison, question.metrics, path, report)
             print(json.dumps({**values, **gate_as_json(gate)}, allow_nan=False))

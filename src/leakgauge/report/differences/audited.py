@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from leakgauge.report.grouping import UNDEFENDED
@@ -58,7 +59,7 @@ class Audited:
     repeat: str = ""
     missing: Sequence[str] = ()
 
-    @property
+    @cached_property
     def topics(self) -> dict[Topic, "TopicFigures"]:
         """The figures by topic, in the order of the measurements."""
         found: dict[Topic, tuple[str, list[Measurement]]] = {}

@@ -1,0 +1,1 @@
+"""Reads the folders of many runs and writes them as one static page."""
