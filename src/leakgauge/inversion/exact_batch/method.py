@@ -12,7 +12,7 @@ from leakgauge.core.precision import precision_of
 from leakgauge.core.rng import derive
 from leakgauge.core.types import Schema, Task
 from leakgauge.inversion.exact import divided
-from leakgauge.inversion.exact_batch.layer import FirstLayer
+from leakgauge.inversion.exact_batch.layer import layer_before_relu
 from leakgauge.inversion.exact_batch.recovery import UNKNOWN, Recovery, recover
 from leakgauge.inversion.methods import EXACT_BATCH, Method, Traits
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
@@ -62,7 +62,7 @@ class ExactBatch(Method):
         count, *shape = seen.shape
         guess = known.stand_in(tuple(shape))
         require(guess.is_floating_point(), f"{EXACT_BATCH} rebuilds numbers, not tokens")
-        layer = FirstLayer(task, seen.params, guess)
+        layer = layer_before_relu(task, seen.params, guess)
         precision = precision_of(seen.grads.values())
         x = guess.expand(len(next(iter(seen.grads.values()))), *seen.shape).clone()
         y = torch.full(x.shape[:2], UNKNOWN, dtype=torch.int64, device=x.device)

@@ -11,7 +11,9 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Grads
 from leakgauge.inversion.exact_batch.directions import ZERO, directions
 from leakgauge.inversion.exact_batch.factors import FactoredGradient, factors_of
-from leakgauge.inversion.exact_batch.layer import FirstLayer
+from leakgauge.inversion.exact_batch.found import Found, is_spanned
+from leakgauge.inversion.exact_batch.layer import LinearLayer
+from leakgauge.inversion.exact_batch.rays import Rays
 from leakgauge.inversion.exact_batch.vertices import vertices
 
 UNKNOWN = -1
@@ -33,8 +35,8 @@ FEWER_IDLE = 8
 """The same where the rank is below the number of records. Equal records count once there, and can
 be found; others that depend on each other have no zeros to find."""
 
-SPANNED = 1e-4
-"""Distance of a direction from the span of others below which it is no new one."""
+FRUITLESS = 8
+"""Linear programs in a row without a new record after which the cone of inputs is left."""
 
 MANY_ZEROS = 1e-6
 """Largest entry that counts as zero where directions are ordered by their zeros."""
@@ -73,7 +75,7 @@ class Recovery:
 
 
 def recover(
-    layer: FirstLayer,
+    layer: LinearLayer,
     grads: Grads,
     count: int,
     *,
@@ -85,7 +87,7 @@ def recover(
     """Return the records behind one gradient.
 
     Args:
-        layer: the model's first layer.
+        layer: the layer whose gradient it is.
         grads: one gradient, leaf ``[*p]``.
         count: number of records of the batch.
         flags: positions of one-hot columns ``[k]``; None where records have none.
@@ -96,8 +98,10 @@ def recover(
     weight, bias = (grads[name].double() for name in layer.names)
     gradient = torch.cat([weight, bias[:, None]], dim=1)
     factors = factors_of(gradient, layer.weight, layer.bias, most=count, precision=precision)
-    found = _Found(factors)
+    found = Found(factors, by_zeros=layer.is_behind_relu)
     if factors.rest < HOPELESS:
+        if found.by_zeros and factors.rank > 1:
+            _search_rays(found, Rays(factors, stream(seed, "rays")))
         idle = IDLE if factors.rank == count else FEWER_IDLE
         _search(found, flags, seed, most, idle)
     x = found.records()
@@ -113,44 +117,10 @@ def recover(
     return Recovery(x, y, factors.rank, factors.is_noisy, difference, difference <= limit)
 
 
-class _Found:
-    """Records that the gradient confirms, and their columns of Q."""
-
-    def __init__(self, factors: FactoredGradient) -> None:
-        self.factors = factors
-        self._x: list[Tensor] = []
-        self._q: list[Tensor] = []
-
-    def __len__(self) -> int:
-        return len(self._q)
-
-    @property
-    def is_whole(self) -> bool:
-        return len(self) == self.factors.rank
-
-    def add(self, x: Tensor) -> None:
-        """Keep a record if the gradient confirms it and it is new."""
-        q = self.factors.confirmed(x)
-        if q is None or self.is_whole or _spanned(q, self._q):
-            return
-        self._x.append(x)
-        self._q.append(q)
-
-    def columns(self) -> Tensor:
-        """Return the columns of Q ``[r, k]``."""
-        empty = self.factors.left.new_zeros(self.factors.rank, 0)
-        return torch.stack(self._q, dim=1) if self._q else empty
-
-    def records(self) -> Tensor:
-        """Return the records ``[k, D]``, from all columns where these are known."""
-        if self.is_whole:
-            return self.factors.records(self.columns())[0]
-        empty = self.factors.right.new_zeros(0, self.factors.right.shape[1] - 1)
-        return torch.stack(self._x) if self._x else empty
-
-
-def _search(found: _Found, flags: Tensor | None, seed: int, most: int, idle: int) -> None:
+def _search(found: Found, flags: Tensor | None, seed: int, most: int, idle: int) -> None:
     factors = found.factors
+    if found.is_whole:
+        return
     if factors.rank == 1:
         found.add(factors.records(torch.ones_like(factors.right[:, :1]))[0][0])
         return
@@ -175,7 +145,15 @@ def _search(found: _Found, flags: Tensor | None, seed: int, most: int, idle: int
             return
 
 
-def _add_together(found: _Found, sparse: list[Tensor]) -> None:
+def _search_rays(found: Found, rays: Rays) -> None:
+    """Add inputs behind a ReLU, until all are known or programs find no new ones."""
+    fruitless = 0
+    while fruitless < FRUITLESS and not found.is_whole:
+        one = rays.one(found.rows())
+        fruitless = 0 if one is not None and found.add(one) else fruitless + 1
+
+
+def _add_together(found: Found, sparse: list[Tensor]) -> None:
     """Take the sparsest independent directions, and add the records that they stand for.
 
     A wrong direction among them spoils some records, and the gradient does not confirm these.
@@ -187,7 +165,7 @@ def _add_together(found: _Found, sparse: list[Tensor]) -> None:
     for at in order:
         if len(columns) == rank:
             break
-        if not _spanned(sparse[at], columns):
+        if not is_spanned(sparse[at], columns):
             columns.append(sparse[at])
     if len(columns) < rank:
         return
@@ -196,16 +174,8 @@ def _add_together(found: _Found, sparse: list[Tensor]) -> None:
             found.add(x)
 
 
-def _spanned(q: Tensor, columns: list[Tensor]) -> bool:
-    """Return whether a direction ``[r]`` is a combination of others, but for rounding."""
-    if not columns:
-        return False
-    basis = torch.linalg.qr(torch.stack(columns, dim=1))[0]
-    return float((q - basis @ (basis.T @ q)).norm()) < SPANNED
-
-
 def _polished(
-    layer: FirstLayer,
+    layer: LinearLayer,
     factors: FactoredGradient,
     gradient: Tensor,
     x: Tensor,
@@ -227,7 +197,7 @@ def _polished(
     return x, y
 
 
-def _labels(layer: FirstLayer, x: Tensor, received: Tensor) -> Tensor:
+def _labels(layer: LinearLayer, x: Tensor, received: Tensor) -> Tensor:
     """Return the label under which each record has the received gradient; else ``UNKNOWN``."""
     classes = layer.classes(x)
     each = torch.arange(classes, device=x.device).repeat(len(x))
