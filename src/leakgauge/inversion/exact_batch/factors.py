@@ -8,7 +8,6 @@ its record leaves off, so the columns of Q are the vectors q for which ``L q`` h
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -29,17 +28,7 @@ CONFIRMED = 1e-2
 1e-6, others at least 0.08."""
 
 SPARE = 2
-"""Units that a record leaves off beyond the rank, so that chance shows no null vector; likewise
-inputs that are 0."""
-
-LIVE = 1e-5
-"""Norm of an input over a batch, relative to the largest, below which it is rounding."""
-
-NOTHING = 1e-4
-"""Largest input of a record that counts as 0, relative to its largest one."""
-
-ALIKE = 1e-6
-"""Distance of two inputs over a batch below which they are one; their norm is 1."""
+"""Units that a record leaves off beyond the rank, so that chance shows no null vector."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,36 +66,6 @@ class FactoredGradient:
         rows = torch.linalg.lstsq(q, self.right).solution
         return rows[:, :-1] / rows[:, -1:], rows[:, -1]
 
-    @cached_property
-    def live(self) -> Tensor:
-        """Which inputs are not 0 for the whole batch ``[D]``, bool."""
-        norm = self.right[:, :-1].norm(dim=0)
-        found: Tensor = norm > LIVE * norm.max()
-        return found
-
-    def row(self, x: Tensor) -> Tensor:
-        """Return the row c ``[r]`` of Q^-1 with ``c @ right = [x, 1]`` for a record ``[D]``."""
-        whole = torch.cat([x, x.new_ones(1)])
-        row: Tensor = torch.linalg.lstsq(self.right.T, whole[:, None]).solution[:, 0]
-        return row
-
-    def is_confirmed_by_zeros(self, x: Tensor) -> bool:
-        """Return whether a record ``[D]`` is a combination of the rows with more zeros than chance.
-
-        r - 1 zeros determine a combination, so any have as many. Inputs that are equal in the whole
-        batch count once.
-        """
-        if not bool(x.isfinite().all()) or bool(x.min() < -NOTHING * x.abs().max()):
-            return False
-        zeros = self.right[:, :-1][:, self.live & (x.abs() <= NOTHING * x.abs().max())].T
-        zeros = zeros / zeros.norm(dim=1, keepdim=True)
-        if len(zeros) < self.rank + SPARE or self.rank == 1:
-            return False
-        values = torch.linalg.svdvals(zeros)
-        if bool(values[-1] > CONFIRMED * values[-2]):
-            return False
-        return _distinct(zeros, self.rank + SPARE)
-
     def confirmed(self, x: Tensor) -> Tensor | None:
         """Return the column q ``[r]`` of a record ``[D]``, or None if the gradient has no such one.
 
@@ -121,17 +80,6 @@ class FactoredGradient:
             return None
         null: Tensor = vectors[-1]
         return null
-
-
-def _distinct(rows: Tensor, least: int) -> bool:
-    """Return whether at least so many rows ``[n, r]`` of norm 1 differ, up to their signs."""
-    kept = rows[:0]
-    for row in rows:
-        if not len(kept) or bool((kept @ row).abs().max() < 1 - ALIKE):
-            kept = torch.cat([kept, row[None]])
-        if len(kept) >= least:
-            return True
-    return False
 
 
 def factors_of(

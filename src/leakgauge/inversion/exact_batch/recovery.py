@@ -13,7 +13,7 @@ from leakgauge.inversion.exact_batch.directions import ZERO, directions
 from leakgauge.inversion.exact_batch.factors import FactoredGradient, factors_of
 from leakgauge.inversion.exact_batch.found import Found, is_spanned
 from leakgauge.inversion.exact_batch.layer import LinearLayer
-from leakgauge.inversion.exact_batch.rays import Rays
+from leakgauge.inversion.exact_batch.rays import rows_behind_relu
 from leakgauge.inversion.exact_batch.vertices import vertices
 
 UNKNOWN = -1
@@ -34,9 +34,6 @@ IDLE = 30
 FEWER_IDLE = 8
 """The same where the rank is below the number of records. Equal records count once there, and can
 be found; others that depend on each other have no zeros to find."""
-
-FRUITLESS = 8
-"""Linear programs in a row without a new record after which the cone of inputs is left."""
 
 MANY_ZEROS = 1e-6
 """Largest entry that counts as zero where directions are ordered by their zeros."""
@@ -98,18 +95,13 @@ def recover(
     weight, bias = (grads[name].double() for name in layer.names)
     gradient = torch.cat([weight, bias[:, None]], dim=1)
     factors = factors_of(gradient, layer.weight, layer.bias, most=count, precision=precision)
-    found = Found(factors, by_zeros=layer.is_behind_relu)
-    if factors.rest < HOPELESS:
-        if found.by_zeros and factors.rank > 1:
-            _search_rays(found, Rays(factors, stream(seed, "rays")))
-        idle = IDLE if factors.rank == count else FEWER_IDLE
-        _search(found, flags, seed, most, idle)
-    x = found.records()
+    idle = IDLE if factors.rank == count else FEWER_IDLE
+    x, columns = _sought(layer, factors, flags, seed, most, idle)
     if flags is not None:
         x = _whole(x, flags)
     y = torch.full((len(x),), UNKNOWN, dtype=torch.int64, device=x.device)
     if len(x) == factors.rank:
-        x, y = _polished(layer, factors, gradient, x, found.columns(), count, flags)
+        x, y = _polished(layer, factors, gradient, x, columns, count, flags)
     difference = float("inf")
     if len(x) == count and bool((y >= 0).all()):
         difference = _difference(layer.mean_gradient(x, y), grads)
@@ -117,10 +109,32 @@ def recover(
     return Recovery(x, y, factors.rank, factors.is_noisy, difference, difference <= limit)
 
 
+def _sought(
+    layer: LinearLayer,
+    factors: FactoredGradient,
+    flags: Tensor | None,
+    seed: int,
+    most: int,
+    idle: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the records ``[k, D]`` that the gradient confirms, and columns of Q ``[r, k']``."""
+    found = Found(factors)
+    if factors.rest >= HOPELESS:
+        return found.records(), found.columns()
+    behind = factors.right.new_zeros(0, factors.right.shape[1] - 1)
+    if layer.is_behind_relu and factors.rank > 1:
+        rows = rows_behind_relu(factors, stream(seed, "edges"))
+        behind = (rows @ factors.right)[:, :-1]
+        if len(rows) == factors.rank:
+            return behind, torch.linalg.inv(rows)
+    for x in behind:
+        found.add(x)
+    _search(found, flags, seed, most, idle)
+    return (behind if len(behind) > len(found) else found.records()), found.columns()
+
+
 def _search(found: Found, flags: Tensor | None, seed: int, most: int, idle: int) -> None:
     factors = found.factors
-    if found.is_whole:
-        return
     if factors.rank == 1:
         found.add(factors.records(torch.ones_like(factors.right[:, :1]))[0][0])
         return
@@ -143,14 +157,6 @@ def _search(found: Found, flags: Tensor | None, seed: int, most: int, idle: int)
         still = 0 if len(found) > before or new else still + 1
         if found.is_whole or still == idle:
             return
-
-
-def _search_rays(found: Found, rays: Rays) -> None:
-    """Add inputs behind a ReLU, until all are known or programs find no new ones."""
-    fruitless = 0
-    while fruitless < FRUITLESS and not found.is_whole:
-        one = rays.one(found.rows())
-        fruitless = 0 if one is not None and found.add(one) else fruitless + 1
 
 
 def _add_together(found: Found, sparse: list[Tensor]) -> None:
