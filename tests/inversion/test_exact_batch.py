@@ -66,7 +66,9 @@ def gradient(task: Task, x: Tensor, y: Tensor) -> Grads:
 
 def recovered(task: Task, grads: Grads, count: int, *, table: bool = True, **more) -> Recovery:
     leaf = next(iter(grads.values()))
-    layer = layer_before_relu(task, params_of(task.model), torch.zeros(leaf.shape[1], dtype=leaf.dtype))
+    layer = layer_before_relu(
+        task, params_of(task.model), torch.zeros(leaf.shape[1], dtype=leaf.dtype)
+    )
     settings = {"precision": leaf.dtype, "seed": 0, "most": 20, **more}
     return recover(layer, grads, count, flags=flags() if table else None, **settings)
 

@@ -37,7 +37,7 @@ ALIKE = 1e-6
 HELD = 0.999
 """Leverage of a zero from which the edge hangs on it alone."""
 
-FRUITLESS = 8
+FRUITLESS = 40
 """Linear programs in a row without a new record after which no more are tried."""
 
 
@@ -52,7 +52,9 @@ def rows_behind_relu(factors: FactoredGradient, rng: Generator) -> Tensor:
     known: list[Tensor] = []
     fruitless = 0
     while fruitless < FRUITLESS and len(known) < factors.rank:
-        one = cone.edge(rng.normal(size=factors.rank), known)
+        # Every second program looks apart from the records that are known. Where it finds no
+        # record, the others still do.
+        one = cone.edge(rng.normal(size=factors.rank), [] if fruitless % 2 else known)
         fruitless += 1
         if one is not None and not is_spanned(one, known):
             known.append(one)
@@ -88,7 +90,7 @@ class _Cone:
 
         Args:
             objective: coordinates ``[r]`` of what is largest at the edge.
-            known: edges that are known; they are no largest ones.
+            known: edges that are not to be found again.
         """
         if known:
             basis = torch.linalg.qr(torch.stack(known, dim=1))[0].cpu().numpy()
