@@ -145,10 +145,9 @@ class Baselines:
 
 
 def layer_inputs_exact(found: LayerInputs, truth: Tensor) -> Tensor:
-    """Return which true records have inputs to the layer that were recovered ``[T * B]``, as 0 or 1.
+    """Return the true records whose inputs to a layer were recovered, as 0 or 1 ``[T * B]``.
 
-    Inputs are exact if none differs by more than ``SAME_RECORD``, relative to the record's largest
-    input.
+    Inputs are exact if none differs by more than ``SAME_RECORD`` times the record's largest input.
 
     Args:
         found: the recovered inputs of T updates.

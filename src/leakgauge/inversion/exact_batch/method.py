@@ -37,9 +37,10 @@ class ExactBatch(Method):
 
     The gradient has the rank of the batch, and a ReLU leaves zeros in it that single records
     explain. Three searches look for the inputs: linear programs for the one-hot columns of a table,
-    others for inputs behind a ReLU, and sparse directions for any inputs. The gradient confirms each record by itself, and the
-    whole batch with its labels by a certificate: its own gradient is the received one, to rounding.
-    Division adds the rows of a table that a unit saw alone.
+    others for inputs behind a ReLU, and sparse directions for any inputs. The gradient or its own
+    zeros confirm each record by itself, and a certificate the whole batch with its labels: its own
+    gradient is the received one, to rounding. Division adds the rows of a table that a unit saw
+    alone.
 
     The search for sparse directions follows the idea of SPEAR, which samples submatrices instead.
     Confirmation of single records, linear programs and reweighted least squares are ours.

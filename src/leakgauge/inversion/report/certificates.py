@@ -36,16 +36,15 @@ def _of_layer(test: Test) -> str:
     certified, exact = test.at(LAYER_CERTIFIED), test.at(LAYER_INPUTS)
     if certified is None:
         return ""
-    layer = f"layer {certified.details[LAYER]!r}"
-    sure, of = round(certified.estimate.value * certified.estimate.n), certified.estimate.n
-    said = f" The method reads what enters {layer}, not the records themselves."
+    said = f" The method reads the inputs to layer {certified.details[LAYER]!r}."
     if exact is not None:
         right = round(exact.estimate.value * exact.estimate.n)
-        said += f" These inputs are exact for {right} of {count(exact.estimate.n)} records."
+        said += f" They are exact for {right} of {count(exact.estimate.n)} records."
+    sure, of = round(certified.estimate.value * certified.estimate.n), certified.estimate.n
     if not sure:
         return f"{said} Nothing is certified, so more may leak than was found."
     return (
-        f"{said} They are certified for {sure} of {count(of)} updates: with the found labels, they "
-        "have the gradient that was sent from this layer on, to rounding. Whoever holds a record "
-        "can tell by them whether it was used."
+        f"{said} They are certified for {sure} of {count(of)} updates: with the found labels, "
+        "their gradient from this layer on is the one that was sent, to rounding. Whoever holds a "
+        "record can tell by them whether it was used."
     )

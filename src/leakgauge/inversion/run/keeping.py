@@ -14,8 +14,8 @@ REBUILT_FILE = "rebuilt.safetensors"
 def keep_received(folder: Path, received: Received) -> None:
     """Write pictures to ``pictures.safetensors`` under the name ``"0"``.
 
-    Other records go to ``rebuilt.safetensors`` as ``x [B, ...]`` and ``labels [B]``, and inputs to a
-    layer that were recovered in place of records as ``layer_inputs [k, D]`` and ``labels [k]``.
+    Other records go to ``rebuilt.safetensors`` as ``x [B, ...]`` and ``labels [B]``; inputs to a
+    layer, recovered in place of records, go there as ``layer_inputs [k, D]`` and ``labels [k]``.
     """
     pictures = received.pictures
     if received.layer is not None:

@@ -89,7 +89,7 @@ class Received:
 
     @property
     def pictures(self) -> Tensor | None:
-        """Uint8 ``[B, c, h, w]``, from ``low`` to ``high``; None for other records, and for guesses."""
+        """Uint8 ``[B, c, h, w]``, from ``low`` to ``high``; None for other records or guesses."""
         if self.layer is not None or not are_pictures(self.x):
             return None
         width = torch.where(self.high > self.low, self.high - self.low, 1.0)
