@@ -208,7 +208,7 @@ def test_a_report_says_which_layer_was_read_and_how_much_is_exact(tmp_path: Path
     (row,) = result.verdicts
     assert (row.level, row.verdict) == ("clear", "Layer inputs exact")
     assert "exact for 8 of 8 records" in row.text
-    assert "certified for 2 of 2 updates" in row.text
+    assert "2 of 2 updates are certified" in row.text
     assert any("a guess in place of each record" in text for text in result.warnings)
 
 

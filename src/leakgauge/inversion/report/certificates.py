@@ -36,15 +36,15 @@ def _of_layer(test: Test) -> str:
     certified, exact = test.at(LAYER_CERTIFIED), test.at(LAYER_INPUTS)
     if certified is None:
         return ""
-    said = f" The method reads the inputs to layer {certified.details[LAYER]!r}."
+    said = f" The inputs to layer {certified.details[LAYER]!r} were sought"
     if exact is not None:
         right = round(exact.estimate.value * exact.estimate.n)
-        said += f" They are exact for {right} of {count(exact.estimate.n)} records."
+        said += f", and are exact for {right} of {count(exact.estimate.n)} records"
     sure, of = round(certified.estimate.value * certified.estimate.n), certified.estimate.n
     if not sure:
-        return f"{said} Nothing is certified, so more may leak than was found."
+        return f"{said}. Nothing is certified, so more may leak than was found."
     return (
-        f"{said} They are certified for {sure} of {count(of)} updates: with the found labels, "
-        "their gradient from this layer on is the one that was sent, to rounding. Whoever holds a "
+        f"{said}. {sure} of {count(of)} updates are certified: with the found labels, the gradient "
+        "of the inputs from this layer on is the one that was sent, to rounding. Whoever holds a "
         "record can tell by them whether it was used."
     )
