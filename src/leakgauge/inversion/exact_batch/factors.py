@@ -67,6 +67,12 @@ class FactoredGradient:
         rows = torch.linalg.lstsq(q, self.right).solution
         return rows[:, :-1] / rows[:, -1:], rows[:, -1]
 
+    def rows(self, x: Tensor) -> Tensor:
+        """Return the rows C ``[k, r]`` with ``C @ right = [x, 1]`` for records ``[k, D]``."""
+        whole = torch.cat([x, torch.ones_like(x[:, :1])], dim=1)
+        rows: Tensor = torch.linalg.lstsq(self.right.T, whole.T).solution.T
+        return rows
+
     def confirmed(self, x: Tensor) -> Tensor | None:
         """Return the column q ``[r]`` of a record ``[D]``, or None if the gradient has no such one.
 

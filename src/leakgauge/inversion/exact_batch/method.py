@@ -13,7 +13,8 @@ from leakgauge.core.rng import derive
 from leakgauge.core.types import Schema, Task
 from leakgauge.inversion.exact import divided
 from leakgauge.inversion.exact_batch.layer import LinearLayer, layer_before_relu
-from leakgauge.inversion.exact_batch.recovery import UNKNOWN, Recovery, recover
+from leakgauge.inversion.exact_batch.peeling import UNKNOWN
+from leakgauge.inversion.exact_batch.recovery import Recovery, recover
 from leakgauge.inversion.methods import EXACT_BATCH, Method, Traits
 from leakgauge.inversion.observed import (
     AttackOptions,

@@ -11,7 +11,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads, Task
 from leakgauge.inversion.exact import FLOOR, first_gradients
 from leakgauge.inversion.exact_batch.layer import LinearLayer, first_layer
-from leakgauge.inversion.exact_batch.recovery import UNKNOWN
+from leakgauge.inversion.exact_batch.peeling import UNKNOWN
 from leakgauge.inversion.methods import IMPRINT, Method, Traits
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 

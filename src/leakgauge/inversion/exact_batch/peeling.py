@@ -1,0 +1,99 @@
+"""Takes known records off a gradient, so that the others are easier to find.
+
+The gradient of a batch is a sum over its records. A record and its label tell its own part. Without
+it the rest has fewer dimensions, and shows directions and edges that the whole did not.
+"""
+
+import torch
+from torch import Tensor
+
+from leakgauge.inversion.exact_batch.factors import FactoredGradient, factors_of
+from leakgauge.inversion.exact_batch.layer import LinearLayer
+from leakgauge.inversion.exact_batch.searching import Searcher
+
+UNKNOWN = -1
+"""Label of a record whose label was not found."""
+
+FLAG = 0.05
+"""A one-hot column so near to 0 or 1 is set to it."""
+
+LABEL = 0.05
+"""Largest relative difference of a record's gradient from that under its label."""
+
+CLEAR = 4.0
+"""How many times farther the gradient under the second best label lies."""
+
+
+def peeled(
+    layer: LinearLayer,
+    searcher: Searcher,
+    gradient: Tensor,
+    factors: FactoredGradient,
+    count: int,
+    precision: torch.dtype,
+) -> tuple[Tensor, Tensor]:
+    """Return the records ``[k, D]`` behind a gradient, and their labels ``[k]`` or ``UNKNOWN``.
+
+    Args:
+        layer: the layer whose gradient it is.
+        searcher: searches for records.
+        gradient: gradients of weight and bias together ``[H, D + 1]``.
+        factors: the factors of it.
+        count: number of records of the batch.
+        precision: type that the gradient had.
+    """
+    x, y = gradient.new_zeros(0, gradient.shape[1] - 1), torch.zeros(0, dtype=torch.int64)
+    y = y.to(gradient.device)
+    while True:
+        found = with_whole_flags(searcher.records(factors), searcher.flags)
+        is_whole = len(found) == factors.rank
+        labels = _labels(layer, factors, found, count, is_whole=is_whole)
+        known = labels >= 0
+        if is_whole or not bool(known.any()):
+            return torch.cat([x, found]), torch.cat([y, labels])
+        x, y = torch.cat([x, found[known]]), torch.cat([y, labels[known]])
+        own = torch.cat([found[known], torch.ones_like(found[known, :1])], dim=1)
+        gradient = gradient - layer.gradients(found[known], labels[known]).T @ own / count
+        left = factors.rank - len(own)
+        factors = factors_of(gradient, layer.weight, layer.bias, most=left, precision=precision)
+
+
+def _labels(
+    layer: LinearLayer, factors: FactoredGradient, x: Tensor, count: int, *, is_whole: bool
+) -> Tensor:
+    """Return the label under which each record has a part in the gradient; else ``UNKNOWN``.
+
+    Where all records are known, their parts are known too. Else a part lies in the gradient's
+    column space, which says less.
+    """
+    if not len(x):
+        return torch.zeros(0, dtype=torch.int64, device=x.device)
+    classes = layer.classes(x)
+    each = torch.arange(classes, device=x.device).repeat(len(x))
+    own = layer.gradients(x.repeat_interleave(classes, dim=0), each).reshape(len(x), classes, -1)
+    if is_whole:
+        received = (factors.left @ torch.linalg.inv(factors.rows(x))).T * count
+        gaps = (own - received[:, None]).norm(dim=2) / received.norm(dim=1, keepdim=True)
+        is_clear = torch.ones_like(gaps[:, 0], dtype=torch.bool)
+    else:
+        outside = own - own @ factors.left @ factors.left.T
+        gaps = outside.norm(dim=2) / own.norm(dim=2).clamp(min=torch.finfo(own.dtype).tiny)
+        two = gaps.sort(dim=1).values
+        is_clear = two[:, 1] > CLEAR * two[:, 0]
+    best = gaps.min(dim=1)
+    return torch.where((best.values <= LABEL) & is_clear, best.indices, UNKNOWN)
+
+
+def with_whole_flags(x: Tensor, flags: Tensor | None) -> Tensor:
+    """Return records whose one-hot columns near 0 or 1 are 0 or 1.
+
+    Args:
+        x: records ``[k, D]``.
+        flags: positions of one-hot columns; None where records have none.
+    """
+    if flags is None:
+        return x
+    x, values = x.clone(), x[:, flags]
+    whole = values.round().clamp(0, 1)
+    x[:, flags] = torch.where((values - whole).abs() <= FLAG, whole, values)
+    return x
