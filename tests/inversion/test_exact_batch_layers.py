@@ -15,10 +15,12 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Grads, Task
 from leakgauge.gradients import batch_gradients, params_of
-from leakgauge.inversion.exact_batch.factors import factors_of
+from leakgauge.inversion.exact_batch.factors import FactoredGradient, factors_of
 from leakgauge.inversion.exact_batch.layer import layer_before_relu
+from leakgauge.inversion.exact_batch.peeling import peeled
 from leakgauge.inversion.exact_batch.rays import rows_behind_relu
 from leakgauge.inversion.exact_batch.recovery import Recovery, recover
+from leakgauge.inversion.exact_batch.searching import Searcher
 from leakgauge.inversion.question import QUESTION
 from leakgauge.inversion.report.as_json import as_json
 from leakgauge.inversion.spec import InversionSpec
@@ -143,6 +145,33 @@ def test_the_certificate_needs_right_inputs_and_labels() -> None:
     assert difference(inputs, y) < 1e-6
     assert difference(other, y) > 1e-4
     assert difference(inputs, changed) > 1e-2
+
+
+class TwoAtATime(Searcher):
+    """Returns true records, two at each call."""
+
+    def __init__(self, x: Tensor) -> None:
+        super().__init__(None, behind_relu=False, seed=0, idle=1, rounds=1)
+        self.left = list(x)
+        self.ranks: list[int] = []
+
+    def records(self, factors: FactoredGradient) -> Tensor:
+        self.ranks.append(factors.rank)
+        return torch.stack([self.left.pop(), self.left.pop()])
+
+
+def test_known_records_are_taken_off_a_gradient() -> None:
+    """Each two of them lower its rank by two, under the label that they have."""
+    model, (x, y) = network(), batch(8)
+    layer, grads = layer_of(model), gradient(model, x, y)
+    inputs = layer.inputs(x).detach()
+    whole = torch.cat([grads["3.weight"], grads["3.bias"][:, None]], dim=1).double()
+    factors = factors_of(whole, layer.weight, layer.bias, most=8, precision=torch.float32)
+    searcher = TwoAtATime(inputs)
+    found, labels = peeled(layer, searcher, whole, factors, 8, torch.float32)
+    assert searcher.ranks == [8, 6, 4, 2]
+    assert torch.equal(found.flip(0), inputs)
+    assert labels.flip(0).tolist() == y.tolist()
 
 
 class Bypassed(nn.Module):

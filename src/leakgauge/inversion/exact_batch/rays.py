@@ -61,7 +61,7 @@ def rows_behind_relu(factors: FactoredGradient, rng: Generator) -> Tensor:
             fruitless = 0
     if not known:
         return factors.right.new_zeros(0, factors.rank)
-    rows = torch.stack(known) @ cone.to_rows.T
+    rows: Tensor = torch.stack(known) @ cone.to_rows.T
     return rows / (rows @ factors.right[:, -1:])
 
 
