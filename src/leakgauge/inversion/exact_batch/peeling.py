@@ -24,6 +24,10 @@ CLEAR = 4.0
 """How many times farther the gradient under the second best label lies."""
 
 
+MISSES = 4
+"""Searches in a row that find records of unknown labels alone, after which no more begin."""
+
+
 def peeled(
     layer: LinearLayer,
     searcher: Searcher,
@@ -44,13 +48,17 @@ def peeled(
     """
     x, y = gradient.new_zeros(0, gradient.shape[1] - 1), torch.zeros(0, dtype=torch.int64)
     y = y.to(gradient.device)
+    misses = 0
     while True:
         found = with_whole_flags(searcher.records(factors), searcher.flags)
         is_whole = len(found) == factors.rank
         labels = _labels(layer, factors, found, count, is_whole=is_whole)
         known = labels >= 0
-        if is_whole or not bool(known.any()):
+        misses = 0 if bool(known.any()) else misses + 1
+        if is_whole or misses == MISSES or not len(found):
             return torch.cat([x, found]), torch.cat([y, labels])
+        if misses:
+            continue
         x, y = torch.cat([x, found[known]]), torch.cat([y, labels[known]])
         own = torch.cat([found[known], torch.ones_like(found[known, :1])], dim=1)
         gradient = gradient - layer.gradients(found[known], labels[known]).T @ own / count
@@ -64,24 +72,23 @@ def _labels(
     """Return the label under which each record has a part in the gradient; else ``UNKNOWN``.
 
     Where all records are known, their parts are known too. Else a part lies in the gradient's
-    column space, which says less.
+    column space, which says less, but needs no other record.
     """
     if not len(x):
         return torch.zeros(0, dtype=torch.int64, device=x.device)
     classes = layer.classes(x)
     each = torch.arange(classes, device=x.device).repeat(len(x))
     own = layer.gradients(x.repeat_interleave(classes, dim=0), each).reshape(len(x), classes, -1)
+    outside = (own - own @ factors.left @ factors.left.T).norm(dim=2)
+    gaps = outside / own.norm(dim=2).clamp(min=torch.finfo(own.dtype).tiny)
+    two = gaps.sort(dim=1).values
+    is_clear = (two[:, 0] <= LABEL) & (two[:, 1] > CLEAR * two[:, 0])
+    labels = torch.where(is_clear, gaps.argmin(dim=1), UNKNOWN)
     if is_whole:
         received = (factors.left @ torch.linalg.inv(factors.rows(x))).T * count
         gaps = (own - received[:, None]).norm(dim=2) / received.norm(dim=1, keepdim=True)
-        is_clear = torch.ones_like(gaps[:, 0], dtype=torch.bool)
-    else:
-        outside = own - own @ factors.left @ factors.left.T
-        gaps = outside.norm(dim=2) / own.norm(dim=2).clamp(min=torch.finfo(own.dtype).tiny)
-        two = gaps.sort(dim=1).values
-        is_clear = two[:, 1] > CLEAR * two[:, 0]
-    best = gaps.min(dim=1)
-    return torch.where((best.values <= LABEL) & is_clear, best.indices, UNKNOWN)
+        labels = torch.where(gaps.amin(dim=1) <= LABEL, gaps.argmin(dim=1), labels)
+    return labels
 
 
 def with_whole_flags(x: Tensor, flags: Tensor | None) -> Tensor:

@@ -31,14 +31,15 @@ TIGHT = (1e-3, 3e-4)
 NOISES = 3.0
 """Entries that are 0 but for noise are below this multiple of it."""
 
-ALIKE = 1e-6
+ALIKE = 1e-4
 """Distance of two inputs over a batch below which they are one; their norm is 1."""
 
 HELD = 0.999
 """Leverage of a zero from which the edge hangs on it alone."""
 
-FRUITLESS = 40
-"""Linear programs in a row without a new record after which no more are tried."""
+FRUITLESS, FEWER_FRUITLESS = 40, 16
+"""Linear programs in a row without a new record after which no more are tried; fewer once there are
+records that can be taken off the gradient."""
 
 
 def rows_behind_relu(factors: FactoredGradient, rng: Generator) -> Tensor:
@@ -51,7 +52,7 @@ def rows_behind_relu(factors: FactoredGradient, rng: Generator) -> Tensor:
     cone = _Cone(factors)
     known: list[Tensor] = []
     fruitless = 0
-    while fruitless < FRUITLESS and len(known) < factors.rank:
+    while len(known) < factors.rank and fruitless < (FEWER_FRUITLESS if known else FRUITLESS):
         # Every second program looks apart from the records that are known. Where it finds no
         # record, the others still do.
         one = cone.edge(rng.normal(size=factors.rank), [] if fruitless % 2 else known)

@@ -41,6 +41,7 @@ class Searcher:
         seed: seed of all searches.
         idle: rounds in a row without anything new after which a search stops.
         rounds: rounds that are left.
+        calls: searches that were begun.
     """
 
     flags: Tensor | None
@@ -48,14 +49,16 @@ class Searcher:
     seed: int
     idle: int
     rounds: int
+    calls: int = 0
 
     def records(self, factors: FactoredGradient) -> Tensor:
         """Return the records ``[k, D]`` that are found behind a gradient."""
         found = Found(factors)
         if factors.rest >= HOPELESS:
             return found.records()
+        self.calls += 1
         if self.behind_relu and factors.rank > 1:
-            rows = rows_behind_relu(factors, stream(self.seed, "edges"))
+            rows = rows_behind_relu(factors, stream(self.seed, "edges", self.calls))
             if len(rows):
                 return (rows @ factors.right)[:, :-1]
         self._fill(found)
