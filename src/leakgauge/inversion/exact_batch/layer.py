@@ -15,7 +15,7 @@ SAME = 1e-9
 """Largest relative difference between outputs that are one, in float64."""
 
 
-class LinearLayer:
+class ProbedLayer:
     """A float64 copy of the model, which runs from records or from the inputs of one of its layers.
 
     Args:
@@ -210,20 +210,20 @@ class LinearLayer:
         raise InputError(f"the layer {self.name!r} {what}, so {why}; take another --method")
 
 
-def first_layer(task: Task, params: Params, record: Tensor) -> LinearLayer:
+def first_layer(task: Task, params: Params, record: Tensor) -> ProbedLayer:
     """Return the first layer of a model, if records enter it as they are.
 
-    The arguments are those of ``LinearLayer``.
+    The arguments are those of ``ProbedLayer``.
 
     Raises:
         InputError: the model begins with another layer.
     """
     name = first_linear(task.model)[0].rpartition(".")[0]
     check_reads_records(task, params, record[None])
-    return LinearLayer(task, params, record, name)
+    return ProbedLayer(task, params, record, name)
 
 
-def layer_before_relu(task: Task, params: Params, record: Tensor, name: str = "") -> LinearLayer:
+def layer_before_relu(task: Task, params: Params, record: Tensor, name: str = "") -> ProbedLayer:
     """Return a linear layer with a ReLU behind it.
 
     Args:
@@ -245,7 +245,7 @@ def layer_before_relu(task: Task, params: Params, record: Tensor, name: str = ""
     refusals: list[InputError] = []
     for each in [name] if name else known:
         try:
-            layer = LinearLayer(task, params, record, each)
+            layer = ProbedLayer(task, params, record, each)
             layer.check_relu()
         except InputError as error:
             refusals.append(error)

@@ -12,7 +12,7 @@ from leakgauge.core.precision import precision_of
 from leakgauge.core.rng import derive
 from leakgauge.core.types import Schema, Task
 from leakgauge.inversion.exact import divided
-from leakgauge.inversion.exact_batch.layer import LinearLayer, layer_before_relu
+from leakgauge.inversion.exact_batch.layer import ProbedLayer, layer_before_relu
 from leakgauge.inversion.exact_batch.peeling import UNKNOWN
 from leakgauge.inversion.exact_batch.recovery import Recovery, recover
 from leakgauge.inversion.methods import EXACT_BATCH, Method, Traits
@@ -112,7 +112,7 @@ class ExactBatch(Method):
         )
 
 
-def _of_layer(layer: LinearLayer, found: list[Recovery], count: int) -> str:
+def _of_layer(layer: ProbedLayer, found: list[Recovery], count: int) -> str:
     """Return what was recovered in place of records."""
     inputs, records = sum(len(one.x) for one in found), count * len(found)
     return (

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.inversion.exact_batch.factors import FactoredGradient, factors_of
-from leakgauge.inversion.exact_batch.layer import LinearLayer
+from leakgauge.inversion.exact_batch.layer import ProbedLayer
 from leakgauge.inversion.exact_batch.searching import Searcher
 
 UNKNOWN = -1
@@ -29,7 +29,7 @@ MISSES = 4
 
 
 def peeled(
-    layer: LinearLayer,
+    layer: ProbedLayer,
     searcher: Searcher,
     gradient: Tensor,
     factors: FactoredGradient,
@@ -67,7 +67,7 @@ def peeled(
 
 
 def _labels(
-    layer: LinearLayer, factors: FactoredGradient, x: Tensor, count: int, *, is_whole: bool
+    layer: ProbedLayer, factors: FactoredGradient, x: Tensor, count: int, *, is_whole: bool
 ) -> Tensor:
     """Return the label under which each record has a part in the gradient; else ``UNKNOWN``.
 

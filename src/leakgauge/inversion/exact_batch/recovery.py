@@ -7,7 +7,7 @@ from torch import Tensor
 
 from leakgauge.core.types import Grads
 from leakgauge.inversion.exact_batch.factors import factors_of
-from leakgauge.inversion.exact_batch.layer import LinearLayer
+from leakgauge.inversion.exact_batch.layer import ProbedLayer
 from leakgauge.inversion.exact_batch.peeling import peeled, with_whole_flags
 from leakgauge.inversion.exact_batch.searching import FEWER_IDLE, IDLE, Searcher
 
@@ -42,7 +42,7 @@ class Recovery:
 
 
 def recover(
-    layer: LinearLayer,
+    layer: ProbedLayer,
     grads: Grads,
     count: int,
     *,
@@ -78,7 +78,7 @@ def recover(
 
 
 def _polished(
-    layer: LinearLayer,
+    layer: ProbedLayer,
     gradient: Tensor,
     x: Tensor,
     y: Tensor,

@@ -10,7 +10,7 @@ from torch import Tensor
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads, Task
 from leakgauge.inversion.exact import FLOOR, first_gradients
-from leakgauge.inversion.exact_batch.layer import LinearLayer, first_layer
+from leakgauge.inversion.exact_batch.layer import ProbedLayer, first_layer
 from leakgauge.inversion.exact_batch.peeling import UNKNOWN
 from leakgauge.inversion.methods import IMPRINT, Method, Traits
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
@@ -118,7 +118,7 @@ class Quotients:
         return Quotients(self.x[kept], self.y[kept], self.confirmed[kept])
 
 
-def read(layer: LinearLayer, task: Task, seen: ObservedUpdates, grads: Grads) -> Quotients:
+def read(layer: ProbedLayer, task: Task, seen: ObservedUpdates, grads: Grads) -> Quotients:
     """Return all quotients of one update.
 
     Args:
@@ -190,7 +190,7 @@ def _next(values: Tensor) -> Tensor:
     return torch.cat([values[1:], torch.zeros_like(values[:1])])
 
 
-def _gaps(layer: LinearLayer, x: Tensor, units: Tensor, received: Tensor) -> tuple[Tensor, Tensor]:
+def _gaps(layer: ProbedLayer, x: Tensor, units: Tensor, received: Tensor) -> tuple[Tensor, Tensor]:
     """Return how far each candidate's gradient is from the received one, and its best label.
 
     Args:
