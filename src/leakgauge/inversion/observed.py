@@ -104,7 +104,7 @@ class AttackOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class LayerInputs:
+class RecoveredInputs:
     """The inputs to a layer that were recovered, where these are not the records themselves.
 
     Attributes:
@@ -172,7 +172,7 @@ class Reconstruction:
     restart_x: Tensor | None = None
     restart_labels: Tensor | None = None
     confidence: Tensor | None = None
-    layer: LayerInputs | None = None
+    layer: RecoveredInputs | None = None
 
     @classmethod
     def direct(
@@ -183,7 +183,7 @@ class Reconstruction:
         seconds: float = 0.0,
         notes: tuple[str, ...] = (),
         certified: Tensor | None = None,
-        layer: LayerInputs | None = None,
+        layer: RecoveredInputs | None = None,
     ) -> "Reconstruction":
         """Return records that were found without a search.
 

@@ -14,7 +14,7 @@ from leakgauge.data.decode import column_hits
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import SSIM_WINDOW, align_to_truth, psnr, ssim
 from leakgauge.inversion.metrics.table import COLUMNS, LPIPS, PSNR, RECORDS, SSIM
-from leakgauge.inversion.observed import LayerInputs
+from leakgauge.inversion.observed import RecoveredInputs
 from leakgauge.inversion.tableak.accuracy import random_rows
 from leakgauge.inversion.text.recovered import guessed_tokens, token_scores
 from leakgauge.inversion.words import CLASS_MEAN, DRAWN, MEAN, NEAREST, PUBLIC, SMALL_SIDE
@@ -144,7 +144,7 @@ class Baselines:
         )
 
 
-def layer_inputs_exact(found: LayerInputs, truth: Tensor) -> Tensor:
+def layer_inputs_exact(found: RecoveredInputs, truth: Tensor) -> Tensor:
     """Return the true records whose inputs to a layer were recovered, as 0 or 1 ``[T * B]``.
 
     Inputs are exact if none differs by more than ``SAME_RECORD`` times the record's largest input.

@@ -19,9 +19,9 @@ from leakgauge.inversion.methods import EXACT_BATCH, Method, Traits
 from leakgauge.inversion.observed import (
     AttackOptions,
     Knowledge,
-    LayerInputs,
     ObservedUpdates,
     Reconstruction,
+    RecoveredInputs,
 )
 
 SAME = 1e-3
@@ -108,7 +108,9 @@ class ExactBatch(Method):
             certified=certified if own else None,
             layer=None
             if own
-            else LayerInputs(layer.name, tuple(one.x for one in found), certified, layer.inputs),
+            else RecoveredInputs(
+                layer.name, tuple(one.x for one in found), certified, layer.inputs
+            ),
         )
 
 

@@ -22,9 +22,9 @@ from leakgauge.inversion.methods import Method
 from leakgauge.inversion.observed import (
     AttackOptions,
     Knowledge,
-    LayerInputs,
     ObservedUpdates,
     Reconstruction,
+    RecoveredInputs,
     SearchProgress,
 )
 from leakgauge.inversion.run.received_statistics import received_statistics
@@ -85,7 +85,7 @@ class Received:
     label_residual: float | None = None
     certified: float | None = None
     starts: Tensor | None = None
-    layer: LayerInputs | None = None
+    layer: RecoveredInputs | None = None
 
     @property
     def pictures(self) -> Tensor | None:
