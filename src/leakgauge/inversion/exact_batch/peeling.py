@@ -38,6 +38,9 @@ def peeled(
 ) -> tuple[Tensor, Tensor]:
     """Return the records ``[k, D]`` behind a gradient, and their labels ``[k]`` or ``UNKNOWN``.
 
+    Nothing is taken off an update that is not the plain gradient of its records: their parts in it
+    are other ones.
+
     Args:
         layer: the layer whose gradient it is.
         searcher: searches for records.
@@ -48,14 +51,14 @@ def peeled(
     """
     x, y = gradient.new_zeros(0, gradient.shape[1] - 1), torch.zeros(0, dtype=torch.int64)
     y = y.to(gradient.device)
-    misses = 0
+    misses, is_noisy = 0, factors.is_noisy
     while True:
         found = with_whole_flags(searcher.records(factors), searcher.flags)
         is_whole = len(found) == factors.rank
         labels = _labels(layer, factors, found, count, is_whole=is_whole)
         known = labels >= 0
         misses = 0 if bool(known.any()) else misses + 1
-        if is_whole or misses == MISSES or not len(found):
+        if is_whole or is_noisy or misses == MISSES or not len(found):
             return torch.cat([x, found]), torch.cat([y, labels])
         if misses:
             continue
