@@ -20,6 +20,9 @@ FLAG = 0.05
 LABEL = 0.05
 """Largest relative difference of a record's gradient from that under its label."""
 
+SAME = 1e-3
+"""Largest difference of a coordinate between two records that are one, relative to the largest."""
+
 CLEAR = 4.0
 """How many times farther the gradient under the second best label lies."""
 
@@ -49,49 +52,71 @@ def peeled(
         count: number of records of the batch.
         precision: type that the gradient had.
     """
-    x, y = gradient.new_zeros(0, gradient.shape[1] - 1), torch.zeros(0, dtype=torch.int64)
-    y = y.to(gradient.device)
-    misses, is_noisy = 0, factors.is_noisy
+    x = gradient.new_zeros(0, gradient.shape[1] - 1)
+    y = torch.zeros(0, dtype=torch.int64, device=gradient.device)
+    loose, misses, is_noisy = x, 0, factors.is_noisy
     while True:
         found = with_whole_flags(searcher.records(factors), searcher.flags)
         is_whole = len(found) == factors.rank
-        labels = _labels(layer, factors, found, count, is_whole=is_whole)
-        known = labels >= 0
-        misses = 0 if bool(known.any()) else misses + 1
-        if is_whole or is_noisy or misses == MISSES or not len(found):
+        labels = torch.full((len(found),), UNKNOWN, device=x.device)
+        if is_whole:
+            labels = _labels_of_parts(layer, factors, found, count)
+        if not is_noisy and len(found):
+            labels = torch.where(labels < 0, _labels_in_span(layer, factors, found), labels)
+        if is_whole:
             return torch.cat([x, found]), torch.cat([y, labels])
+        known = labels >= 0
+        loose = max(loose, found[~known], key=len)
+        x, y = torch.cat([x, found[known]]), torch.cat([y, labels[known]])
+        misses = 0 if bool(known.any()) else misses + 1
+        if is_noisy or not len(found) or misses == (MISSES if searcher.behind_relu else 1):
+            return _with_loose(x, y, loose)
         if misses:
             continue
-        x, y = torch.cat([x, found[known]]), torch.cat([y, labels[known]])
         own = torch.cat([found[known], torch.ones_like(found[known, :1])], dim=1)
         gradient = gradient - layer.gradients(found[known], labels[known]).T @ own / count
         left = factors.rank - len(own)
         factors = factors_of(gradient, layer.weight, layer.bias, most=left, precision=precision)
 
 
-def _labels(
-    layer: ProbedLayer, factors: FactoredGradient, x: Tensor, count: int, *, is_whole: bool
-) -> Tensor:
-    """Return the label under which each record has a part in the gradient; else ``UNKNOWN``.
+def _with_loose(x: Tensor, y: Tensor, loose: Tensor) -> tuple[Tensor, Tensor]:
+    """Return records and labels, with those records of unknown labels that are none of them."""
+    if len(x) and len(loose):
+        gaps = torch.cdist(loose, x, p=float("inf")).amin(dim=1)
+        loose = loose[gaps > SAME * loose.abs().amax(dim=1)]
+    return torch.cat([x, loose]), torch.cat(
+        [y, torch.full((len(loose),), UNKNOWN, device=x.device)]
+    )
 
-    Where all records are known, their parts are known too. Else a part lies in the gradient's
-    column space, which says less, but needs no other record.
+
+def _labels_of_parts(
+    layer: ProbedLayer, factors: FactoredGradient, x: Tensor, count: int
+) -> Tensor:
+    """Return the label under which each of all records has its part in the gradient ``[r]``."""
+    own = _under_each_label(layer, x)
+    received = (factors.left @ torch.linalg.inv(factors.rows(x))).T * count
+    gaps = (own - received[:, None]).norm(dim=2) / received.norm(dim=1, keepdim=True)
+    return torch.where(gaps.amin(dim=1) <= LABEL, gaps.argmin(dim=1), UNKNOWN)
+
+
+def _labels_in_span(layer: ProbedLayer, factors: FactoredGradient, x: Tensor) -> Tensor:
+    """Return the label under which each record's part lies in the gradient's column space ``[k]``.
+
+    This says less than the part itself, but needs no other record.
     """
-    if not len(x):
-        return torch.zeros(0, dtype=torch.int64, device=x.device)
-    classes = layer.classes(x)
-    each = torch.arange(classes, device=x.device).repeat(len(x))
-    own = layer.gradients(x.repeat_interleave(classes, dim=0), each).reshape(len(x), classes, -1)
+    own = _under_each_label(layer, x)
     outside = (own - own @ factors.left @ factors.left.T).norm(dim=2)
     gaps = outside / own.norm(dim=2).clamp(min=torch.finfo(own.dtype).tiny)
     two = gaps.sort(dim=1).values
     is_clear = (two[:, 0] <= LABEL) & (two[:, 1] > CLEAR * two[:, 0])
-    labels = torch.where(is_clear, gaps.argmin(dim=1), UNKNOWN)
-    if is_whole:
-        received = (factors.left @ torch.linalg.inv(factors.rows(x))).T * count
-        gaps = (own - received[:, None]).norm(dim=2) / received.norm(dim=1, keepdim=True)
-        labels = torch.where(gaps.amin(dim=1) <= LABEL, gaps.argmin(dim=1), labels)
-    return labels
+    return torch.where(is_clear, gaps.argmin(dim=1), UNKNOWN)
+
+
+def _under_each_label(layer: ProbedLayer, x: Tensor) -> Tensor:
+    """Return the gradients at the layer's output of records under each label ``[k, C, H]``."""
+    classes = layer.classes(x)
+    each = torch.arange(classes, device=x.device).repeat(len(x))
+    return layer.gradients(x.repeat_interleave(classes, dim=0), each).reshape(len(x), classes, -1)
 
 
 def with_whole_flags(x: Tensor, flags: Tensor | None) -> Tensor:
