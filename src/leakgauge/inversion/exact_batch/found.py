@@ -9,7 +9,7 @@ SPANNED = 1e-4
 """Distance of a direction from the span of others below which it is no new one."""
 
 
-class Found:
+class ConfirmedRecords:
     """Records that the gradient confirms, and their columns of Q.
 
     Args:

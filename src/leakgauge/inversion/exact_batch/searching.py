@@ -10,7 +10,7 @@ from torch import Tensor
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.inversion.exact_batch.directions import ZERO, directions
 from leakgauge.inversion.exact_batch.factors import FactoredGradient
-from leakgauge.inversion.exact_batch.found import Found, is_spanned
+from leakgauge.inversion.exact_batch.found import ConfirmedRecords, is_spanned
 from leakgauge.inversion.exact_batch.rays import rows_behind_relu
 from leakgauge.inversion.exact_batch.vertices import vertices
 
@@ -53,7 +53,7 @@ class Searcher:
 
     def records(self, factors: FactoredGradient) -> Tensor:
         """Return the records ``[k, D]`` that are found behind a gradient."""
-        found = Found(factors)
+        found = ConfirmedRecords(factors)
         if factors.rest >= HOPELESS:
             return found.records()
         self.calls += 1
@@ -64,7 +64,7 @@ class Searcher:
         self._fill(found)
         return found.records()
 
-    def _fill(self, found: Found) -> None:
+    def _fill(self, found: ConfirmedRecords) -> None:
         factors = found.factors
         if factors.rank == 1:
             found.add(factors.records(torch.ones_like(factors.right[:, :1]))[0][0])
@@ -91,7 +91,7 @@ class Searcher:
                 return
 
 
-def _add_together(found: Found, sparse: list[Tensor]) -> None:
+def _add_together(found: ConfirmedRecords, sparse: list[Tensor]) -> None:
     """Take the sparsest independent directions, and add the records that they stand for.
 
     A wrong direction among them spoils some records, and the gradient does not confirm these.
