@@ -54,11 +54,13 @@ def peeled(
     """
     x = gradient.new_zeros(0, gradient.shape[1] - 1)
     y = torch.zeros(0, dtype=torch.int64, device=gradient.device)
-    loose, misses, is_noisy = x, 0, factors.is_noisy
+    loose, misses, is_noisy, most = x, 0, factors.is_noisy, factors.rank
     while True:
         found = with_whole_flags(searcher.records(factors), searcher.flags)
         is_whole = len(found) == factors.rank
         labels = torch.full((len(found),), UNKNOWN, device=x.device)
+        if not bool(found.isfinite().all()):  # one of them is no record, which spoils others
+            return _with_loose(x, y, loose, most)
         if is_whole:
             labels = _labels_of_parts(layer, factors, found, count)
         if not is_noisy and len(found):
@@ -70,7 +72,7 @@ def peeled(
         x, y = torch.cat([x, found[known]]), torch.cat([y, labels[known]])
         misses = 0 if bool(known.any()) else misses + 1
         if is_noisy or not len(found) or misses == (MISSES if searcher.behind_relu else 1):
-            return _with_loose(x, y, loose)
+            return _with_loose(x, y, loose, most)
         if misses:
             continue
         own = torch.cat([found[known], torch.ones_like(found[known, :1])], dim=1)
@@ -79,14 +81,21 @@ def peeled(
         factors = factors_of(gradient, layer.weight, layer.bias, most=left, precision=precision)
 
 
-def _with_loose(x: Tensor, y: Tensor, loose: Tensor) -> tuple[Tensor, Tensor]:
-    """Return records and labels, with those records of unknown labels that are none of them."""
+def _with_loose(x: Tensor, y: Tensor, loose: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Return records and labels, with those records of unknown labels that are none of them.
+
+    Args:
+        x: records ``[k, D]``.
+        y: their labels ``[k]``.
+        loose: records of unknown labels.
+        most: number of records that there are at most.
+    """
     if len(x) and len(loose):
         gaps = torch.cdist(loose, x, p=float("inf")).amin(dim=1)
         loose = loose[gaps > SAME * loose.abs().amax(dim=1)]
-    return torch.cat([x, loose]), torch.cat(
-        [y, torch.full((len(loose),), UNKNOWN, device=x.device)]
-    )
+    loose = loose[: most - len(x)]
+    unknown = torch.full((len(loose),), UNKNOWN, device=x.device)
+    return torch.cat([x, loose]), torch.cat([y, unknown])
 
 
 def _labels_of_parts(
@@ -94,7 +103,7 @@ def _labels_of_parts(
 ) -> Tensor:
     """Return the label under which each of all records has its part in the gradient ``[r]``."""
     own = _under_each_label(layer, x)
-    received = (factors.left @ torch.linalg.inv(factors.rows(x))).T * count
+    received = (factors.left @ torch.linalg.pinv(factors.rows(x))).T * count
     gaps = (own - received[:, None]).norm(dim=2) / received.norm(dim=1, keepdim=True)
     return torch.where(gaps.amin(dim=1) <= LABEL, gaps.argmin(dim=1), UNKNOWN)
 
