@@ -17,7 +17,7 @@ from leakgauge.core.types import Column, Dataset, Grads, Schema, Task
 from leakgauge.gradients import batch_gradients, params_of
 from leakgauge.inversion.exact_batch.directions import directions
 from leakgauge.inversion.exact_batch.factors import factors_of
-from leakgauge.inversion.exact_batch.layer import FirstLayer
+from leakgauge.inversion.exact_batch.layer import layer_before_relu
 from leakgauge.inversion.exact_batch.method import ExactBatch, flags_of
 from leakgauge.inversion.exact_batch.recovery import Recovery, recover
 from leakgauge.inversion.exact_batch.vertices import vertices
@@ -66,7 +66,9 @@ def gradient(task: Task, x: Tensor, y: Tensor) -> Grads:
 
 def recovered(task: Task, grads: Grads, count: int, *, table: bool = True, **more) -> Recovery:
     leaf = next(iter(grads.values()))
-    layer = FirstLayer(task, params_of(task.model), torch.zeros(leaf.shape[1], dtype=leaf.dtype))
+    layer = layer_before_relu(
+        task, params_of(task.model), torch.zeros(leaf.shape[1], dtype=leaf.dtype)
+    )
     settings = {"precision": leaf.dtype, "seed": 0, "most": 20, **more}
     return recover(layer, grads, count, flags=flags() if table else None, **settings)
 
@@ -154,7 +156,7 @@ def test_no_gradient_is_certified_by_chance(noise: float) -> None:
 def test_a_certificate_needs_the_right_records_and_labels() -> None:
     """The certificate goes red where one value or one label is changed."""
     task, x, y = net(), rows(4), labels(4)
-    layer = FirstLayer(task, params_of(task.model), torch.zeros(WIDTH))
+    layer = layer_before_relu(task, params_of(task.model), torch.zeros(WIDTH))
     grads = gradient(task, x, y)
 
     def difference(x: Tensor, y: Tensor) -> float:
@@ -187,7 +189,7 @@ def test_linear_programs_find_records_at_vertices() -> None:
 def test_sparse_directions_are_the_columns_of_records() -> None:
     """Against the definition: the gradient of each record at the layer's output."""
     task, x, y = net(), rows(8), labels(8)
-    layer = FirstLayer(task, params_of(task.model), torch.zeros(WIDTH))
+    layer = layer_before_relu(task, params_of(task.model), torch.zeros(WIDTH))
     columns = layer.gradients(x.double(), y).T
     left = torch.linalg.qr(columns)[0]
     true = nn.functional.normalize(torch.linalg.lstsq(left, columns).solution, dim=0)
@@ -198,7 +200,7 @@ def test_sparse_directions_are_the_columns_of_records() -> None:
 
 def test_the_gradient_at_the_layers_output_is_that_of_finite_differences() -> None:
     task, x, y = net(), rows(3).double(), labels(3)
-    layer = FirstLayer(task, params_of(task.model), torch.zeros(WIDTH))
+    layer = layer_before_relu(task, params_of(task.model), torch.zeros(WIDTH))
     found, model = layer.gradients(x, y), net().model.double()
 
     def loss(record: int, step: Tensor) -> float:
@@ -223,7 +225,7 @@ def test_the_gradient_at_the_layers_output_is_that_of_finite_differences() -> No
 )
 def test_models_that_leave_no_zeros_are_refused(model: nn.Module, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        FirstLayer(Task(model, cross_entropy), params_of(model), torch.zeros(5))
+        layer_before_relu(Task(model, cross_entropy), params_of(model), torch.zeros(5))
 
 
 def test_flags_are_one_hot_columns_and_marks_of_missing_numbers() -> None:

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from leakgauge.core.types import Task
 from leakgauge.data.fingerprints import fingerprint
 from leakgauge.gradients import params_of
-from leakgauge.inversion.exact_batch.layer import FirstLayer
+from leakgauge.inversion.exact_batch.layer import first_layer
 from leakgauge.inversion.methods import Method, method_of, reported_traits
 from leakgauge.inversion.metrics.table import COLUMNS, PSNR, RECOGNISABLE, RECORDS
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
@@ -71,7 +71,7 @@ def found(rebuilt: Tensor, truth: Tensor) -> Tensor:
 
 
 def confirmed(task: Task, seen: ObservedUpdates) -> Tensor:
-    layer = FirstLayer(task, seen.params, torch.zeros(WIDTH), checks_relu=False)
+    layer = first_layer(task, seen.params, torch.zeros(WIDTH))
     every = read(layer, task, seen, seen.grads)
     return every.x[every.confirmed].float()
 

@@ -27,7 +27,7 @@ EXACT = "exact"
 """Divides gradients of a first linear layer."""
 
 EXACT_BATCH = "exact-batch"
-"""Recovers whole batches from gradients of a first linear layer before a ReLU."""
+"""Recovers whole batches from gradients of a linear layer before a ReLU."""
 
 IMPRINT = "imprint"
 """Reads single records off a layer that a server altered."""

@@ -104,6 +104,25 @@ class AttackOptions:
 
 
 @dataclass(frozen=True, eq=False)
+class RecoveredInputs:
+    """The inputs to a layer that were recovered, where these are not the records themselves.
+
+    Attributes:
+        layer: name of the layer's module.
+        x: inputs of the records of each of T targets that were found ``[k, D]``, float64, in any
+            order.
+        certified: whether the gradient of the layer and of all behind it equals the received one
+            to rounding, under the found labels, as 0 or 1 ``[T]``.
+        of: returns the inputs to the layer ``[n, D]`` for records ``[n, ...]``; for scoring only.
+    """
+
+    layer: str
+    x: tuple[Tensor, ...]
+    certified: Tensor
+    of: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
 class Reconstruction:
     """The records rebuilt for each of T targets.
 
@@ -131,6 +150,8 @@ class Reconstruction:
             where labels were not counted.
         confidence: how sure the method is of each cell of a table, ``[T, B, C]`` from 0 to 1 for
             its C columns; None for a method that does not say.
+        layer: what was recovered in place of records; ``x`` holds guesses then. None for a method
+            that rebuilds records.
     """
 
     x: Tensor
@@ -151,6 +172,7 @@ class Reconstruction:
     restart_x: Tensor | None = None
     restart_labels: Tensor | None = None
     confidence: Tensor | None = None
+    layer: RecoveredInputs | None = None
 
     @classmethod
     def direct(
@@ -161,6 +183,7 @@ class Reconstruction:
         seconds: float = 0.0,
         notes: tuple[str, ...] = (),
         certified: Tensor | None = None,
+        layer: RecoveredInputs | None = None,
     ) -> "Reconstruction":
         """Return records that were found without a search.
 
@@ -170,6 +193,7 @@ class Reconstruction:
             seconds: time that it took.
             notes: reasons why records are missing.
             certified: as for the class.
+            layer: as for the class.
 
         >>> Reconstruction.direct(torch.zeros(2, 1, 3)).labels.tolist()
         [[0], [0]]
@@ -189,4 +213,5 @@ class Reconstruction:
             snapshots=x[:, None][:, :0],
             notes=notes,
             certified=certified,
+            layer=layer,
         )

@@ -14,6 +14,7 @@ from leakgauge.data.decode import column_hits
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import SSIM_WINDOW, align_to_truth, psnr, ssim
 from leakgauge.inversion.metrics.table import COLUMNS, LPIPS, PSNR, RECORDS, SSIM
+from leakgauge.inversion.observed import RecoveredInputs
 from leakgauge.inversion.tableak.accuracy import random_rows
 from leakgauge.inversion.text.recovered import guessed_tokens, token_scores
 from leakgauge.inversion.words import CLASS_MEAN, DRAWN, MEAN, NEAREST, PUBLIC, SMALL_SIDE
@@ -141,6 +142,26 @@ class Baselines:
         return tuple(  # type: ignore[return-value]
             torch.stack([of[label] for label in flat]).view(shape) for of in (mean, typical)
         )
+
+
+def layer_inputs_exact(found: RecoveredInputs, truth: Tensor) -> Tensor:
+    """Return the true records whose inputs to a layer were recovered, as 0 or 1 ``[T * B]``.
+
+    Inputs are exact if none differs by more than ``SAME_RECORD`` times the record's largest input.
+
+    Args:
+        found: the recovered inputs of T updates.
+        truth: true batches ``[T, B, ...]``.
+    """
+    scores = []
+    for own, records in zip(found.x, truth, strict=True):
+        true = found.of(records).detach()
+        if not len(own):
+            scores.append(true.new_zeros(len(true)))
+            continue
+        gaps = torch.cdist(true, own.to(true), p=float("inf")).amin(dim=1)
+        scores.append((gaps <= SAME_RECORD * true.abs().amax(dim=1)).to(true))
+    return torch.cat(scores).cpu()
 
 
 def in_true_order(x: Tensor, truth: Tensor) -> Tensor:

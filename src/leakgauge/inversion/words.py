@@ -23,6 +23,7 @@ none; this one is ours."""
 
 NOT_UNDERSTOOD = "Not understood"
 NOT_CERTIFIED = "Search not finished"
+LAYER_EXACT, LAYER_SURE = "Layer inputs exact", "Layer inputs certified"
 BY_SERVER = ", server "
 """Words between a method and the active server whose model it attacks, in an attempt's name."""
 
@@ -40,6 +41,9 @@ REMEDIES = {
 
 ASSUMED = "assumed"
 """The detail of a measurement that says what the attacker assumed of a client's training."""
+
+LAYER = "layer"
+"""The detail of a measurement that names the layer whose inputs were recovered."""
 
 MATCHED = 0.95
 """Smallest match of the update of rebuilt records and the one that was sent (``agreement``), from

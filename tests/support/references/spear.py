@@ -11,7 +11,8 @@ where their directions are zero.
 import torch
 from torch import Generator, Tensor
 
-ZERO = 1e-5
+ZERO = 1e-9
+"""Largest entry of a direction that counts as zero, in float64. Small gradients are above it."""
 
 
 def spear(

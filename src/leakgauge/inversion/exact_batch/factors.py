@@ -1,10 +1,11 @@
-"""The gradient of a first linear layer as a product of records and of what reached each unit.
+"""The gradient of a linear layer as a product of its inputs and of what reached each unit.
 
-For a batch ``X [r, D]`` and the loss's gradients ``D [H, r]`` at the layer's output, the gradients
-of weight and bias together are ``A = D [X, 1]``, of rank r where the records are independent. With
-its singular vectors ``A = L R``, L ``[H, r]``, both factors are known but for one matrix Q
-``[r, r]``: ``D = L Q`` and ``[X, 1] = Q^-1 R``. A ReLU makes a column of D zero at each unit that
-its record leaves off, so the columns of Q are the vectors q for which ``L q`` has many zeros.
+For inputs ``X [r, D]`` of a batch and the loss's gradients ``D [H, r]`` at the layer's output, the
+gradients of weight and bias together are ``A = D [X, 1]``, of rank r where the inputs of the
+records are independent. With its singular vectors ``A = L R``, L ``[H, r]``, both factors are
+known but for one matrix Q ``[r, r]``: ``D = L Q`` and ``[X, 1] = Q^-1 R``. A ReLU makes a column of
+D zero at each unit that its record leaves off, so the columns of Q are the vectors q for which
+``L q`` has many zeros.
 """
 
 from dataclasses import dataclass
@@ -65,6 +66,12 @@ class FactoredGradient:
         """
         rows = torch.linalg.lstsq(q, self.right).solution
         return rows[:, :-1] / rows[:, -1:], rows[:, -1]
+
+    def rows(self, x: Tensor) -> Tensor:
+        """Return the rows C ``[k, r]`` with ``C @ right = [x, 1]`` for records ``[k, D]``."""
+        whole = torch.cat([x, torch.ones_like(x[:, :1])], dim=1)
+        rows: Tensor = torch.linalg.lstsq(self.right.T, whole.T).solution.T
+        return rows
 
     def confirmed(self, x: Tensor) -> Tensor | None:
         """Return the column q ``[r]`` of a record ``[D]``, or None if the gradient has no such one.

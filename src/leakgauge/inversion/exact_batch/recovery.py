@@ -1,46 +1,15 @@
 """Recovers all records of one batch, and certifies them by their own gradient."""
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Grads
-from leakgauge.inversion.exact_batch.directions import ZERO, directions
-from leakgauge.inversion.exact_batch.factors import FactoredGradient, factors_of
-from leakgauge.inversion.exact_batch.layer import FirstLayer
-from leakgauge.inversion.exact_batch.vertices import vertices
-
-UNKNOWN = -1
-"""Label of a record whose label was not found."""
-
-FLAG = 0.05
-"""A one-hot column so near to 0 or 1 is set to it."""
-
-HOPELESS = 0.1
-"""Noise over the smallest singular value of the records from which nothing is searched for."""
-
-NOISES = 3.0
-"""Entries of a direction that are zero but for noise are below this multiple of it."""
-
-IDLE = 30
-"""Rounds in a row without anything new after which the search stops."""
-
-FEWER_IDLE = 8
-"""The same where the rank is below the number of records. Equal records count once there, and can
-be found; others that depend on each other have no zeros to find."""
-
-SPANNED = 1e-4
-"""Distance of a direction from the span of others below which it is no new one."""
-
-MANY_ZEROS = 1e-6
-"""Largest entry that counts as zero where directions are ordered by their zeros."""
-
-LABEL = 0.05
-"""Largest relative difference of a record's gradient from that under its label."""
+from leakgauge.inversion.exact_batch.factors import factors_of
+from leakgauge.inversion.exact_batch.layer import ProbedLayer
+from leakgauge.inversion.exact_batch.peeling import peeled, with_whole_flags
+from leakgauge.inversion.exact_batch.searching import FEWER_IDLE, IDLE, Searcher
 
 CERTIFIED, MOST_CERTIFIED = 100.0, 1e-3
 """Roundings up to which two gradients are equal, and their largest relative difference: types
@@ -56,7 +25,7 @@ class Recovery:
 
     Attributes:
         x: records ``[k, D]`` that the gradient shows, float64.
-        y: their labels ``[k]`` int64; ``UNKNOWN`` where none fits.
+        y: their labels ``[k]`` int64; ``peeling.UNKNOWN`` where none fits.
         rank: numerical rank of the layer's gradient, at most the number of records.
         is_noisy: whether the gradient has more than the rank of its records, beyond rounding.
         difference: relative difference of their gradient from the received one; infinite where
@@ -73,7 +42,7 @@ class Recovery:
 
 
 def recover(
-    layer: FirstLayer,
+    layer: ProbedLayer,
     grads: Grads,
     count: int,
     *,
@@ -85,7 +54,7 @@ def recover(
     """Return the records behind one gradient.
 
     Args:
-        layer: the model's first layer.
+        layer: the layer whose gradient it is.
         grads: one gradient, leaf ``[*p]``.
         count: number of records of the batch.
         flags: positions of one-hot columns ``[k]``; None where records have none.
@@ -96,16 +65,11 @@ def recover(
     weight, bias = (grads[name].double() for name in layer.names)
     gradient = torch.cat([weight, bias[:, None]], dim=1)
     factors = factors_of(gradient, layer.weight, layer.bias, most=count, precision=precision)
-    found = _Found(factors)
-    if factors.rest < HOPELESS:
-        idle = IDLE if factors.rank == count else FEWER_IDLE
-        _search(found, flags, seed, most, idle)
-    x = found.records()
-    if flags is not None:
-        x = _whole(x, flags)
-    y = torch.full((len(x),), UNKNOWN, dtype=torch.int64, device=x.device)
-    if len(x) == factors.rank:
-        x, y = _polished(layer, factors, gradient, x, found.columns(), count, flags)
+    idle = IDLE if factors.rank == count else FEWER_IDLE
+    searcher = Searcher(flags, layer.is_behind_relu, seed, idle, most)
+    x, y = peeled(layer, searcher, gradient, factors, count, precision)
+    if len(x) == factors.rank and bool((y >= 0).all()):
+        x = _polished(layer, gradient, x, y, flags, count)
     difference = float("inf")
     if len(x) == count and bool((y >= 0).all()):
         difference = _difference(layer.mean_gradient(x, y), grads)
@@ -113,136 +77,19 @@ def recover(
     return Recovery(x, y, factors.rank, factors.is_noisy, difference, difference <= limit)
 
 
-class _Found:
-    """Records that the gradient confirms, and their columns of Q."""
-
-    def __init__(self, factors: FactoredGradient) -> None:
-        self.factors = factors
-        self._x: list[Tensor] = []
-        self._q: list[Tensor] = []
-
-    def __len__(self) -> int:
-        return len(self._q)
-
-    @property
-    def is_whole(self) -> bool:
-        return len(self) == self.factors.rank
-
-    def add(self, x: Tensor) -> None:
-        """Keep a record if the gradient confirms it and it is new."""
-        q = self.factors.confirmed(x)
-        if q is None or self.is_whole or _spanned(q, self._q):
-            return
-        self._x.append(x)
-        self._q.append(q)
-
-    def columns(self) -> Tensor:
-        """Return the columns of Q ``[r, k]``."""
-        empty = self.factors.left.new_zeros(self.factors.rank, 0)
-        return torch.stack(self._q, dim=1) if self._q else empty
-
-    def records(self) -> Tensor:
-        """Return the records ``[k, D]``, from all columns where these are known."""
-        if self.is_whole:
-            return self.factors.records(self.columns())[0]
-        empty = self.factors.right.new_zeros(0, self.factors.right.shape[1] - 1)
-        return torch.stack(self._x) if self._x else empty
-
-
-def _search(found: _Found, flags: Tensor | None, seed: int, most: int, idle: int) -> None:
-    factors = found.factors
-    if factors.rank == 1:
-        found.add(factors.records(torch.ones_like(factors.right[:, :1]))[0][0])
-        return
-    sparse: list[Tensor] = []
-    zero = max(ZERO, NOISES * factors.rest)
-    rounds = directions(factors.left, torch_stream(seed, "starts"), zero=zero)
-    programs: Iterator[Tensor | None] = iter(())
-    if flags is not None and len(flags):
-        programs = vertices(factors, flags, stream(seed, "objectives"))
-    still, tried = 0, 0
-    for _ in range(most):
-        before, new = len(found), next(rounds)
-        sparse += new
-        if new or before > tried:  # else it would try the same directions again
-            _add_together(found, sparse)
-        tried = before
-        for record in itertools.islice(programs, factors.rank):
-            if record is not None:
-                found.add(record)
-        still = 0 if len(found) > before or new else still + 1
-        if found.is_whole or still == idle:
-            return
-
-
-def _add_together(found: _Found, sparse: list[Tensor]) -> None:
-    """Take the sparsest independent directions, and add the records that they stand for.
-
-    A wrong direction among them spoils some records, and the gradient does not confirm these.
-    """
-    factors, rank = found.factors, found.factors.rank
-    zeros = [int(((factors.left @ q).abs() < MANY_ZEROS).sum()) for q in sparse]
-    order = sorted(range(len(sparse)), key=lambda at: -zeros[at])
-    columns = list(found.columns().T)
-    for at in order:
-        if len(columns) == rank:
-            break
-        if not _spanned(sparse[at], columns):
-            columns.append(sparse[at])
-    if len(columns) < rank:
-        return
-    for x in factors.records(torch.stack(columns, dim=1))[0]:
-        if bool(x.isfinite().all()):
-            found.add(x)
-
-
-def _spanned(q: Tensor, columns: list[Tensor]) -> bool:
-    """Return whether a direction ``[r]`` is a combination of others, but for rounding."""
-    if not columns:
-        return False
-    basis = torch.linalg.qr(torch.stack(columns, dim=1))[0]
-    return float((q - basis @ (basis.T @ q)).norm()) < SPANNED
-
-
 def _polished(
-    layer: FirstLayer,
-    factors: FactoredGradient,
+    layer: ProbedLayer,
     gradient: Tensor,
     x: Tensor,
-    q: Tensor,
-    count: int,
+    y: Tensor,
     flags: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """Return records ``[r, D]`` and labels ``[r]`` from exact gradients at the layer's output."""
-    scale = factors.records(q)[1]
-    received = (factors.left @ q * scale).T * count
-    y = _labels(layer, x, received)
-    if bool((y < 0).any()):
-        return x, y
+    count: int,
+) -> Tensor:
+    """Return records ``[r, D]`` from exact gradients at the layer's output."""
     for _ in range(POLISHING):
         exact = layer.gradients(x, y).T / count
         x = torch.linalg.lstsq(exact, gradient).solution[:, :-1]
-        if flags is not None:
-            x = _whole(x, flags)
-    return x, y
-
-
-def _labels(layer: FirstLayer, x: Tensor, received: Tensor) -> Tensor:
-    """Return the label under which each record has the received gradient; else ``UNKNOWN``."""
-    classes = layer.classes(x)
-    each = torch.arange(classes, device=x.device).repeat(len(x))
-    found = layer.gradients(x.repeat_interleave(classes, dim=0), each)
-    found = found.reshape(len(x), classes, -1)
-    gap = (found - received[:, None]).norm(dim=2) / received.norm(dim=1, keepdim=True)
-    best = gap.min(dim=1)
-    return torch.where(best.values <= LABEL, best.indices, UNKNOWN)
-
-
-def _whole(x: Tensor, flags: Tensor) -> Tensor:
-    """Return records whose one-hot columns near 0 or 1 are 0 or 1."""
-    x, values = x.clone(), x[:, flags]
-    whole = values.round().clamp(0, 1)
-    x[:, flags] = torch.where((values - whole).abs() <= FLAG, whole, values)
+        x = with_whole_flags(x, flags)
     return x
 
 

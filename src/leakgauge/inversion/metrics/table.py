@@ -15,6 +15,8 @@ CELLS = "cells"
 MOST_SURE = "most_sure"
 LEAST_SURE = "least_sure"
 CERTIFIED = "certified"
+LAYER_INPUTS = "layer_inputs"
+LAYER_CERTIFIED = "layer_certified"
 LABEL_ACCURACY = "label_accuracy"
 LABEL_RESIDUAL = "label_residual"
 TOKEN_ACCURACY = "token_accuracy"
@@ -45,6 +47,8 @@ METRICS = {
     MOST_SURE: Metric(title="Right, most confident quarter", tabled=False),
     LEAST_SURE: Metric(title="Right, least confident quarter", tabled=False),
     CERTIFIED: Metric(title="Updates certified"),
+    LAYER_INPUTS: Metric(title="Layer inputs exact"),
+    LAYER_CERTIFIED: Metric(title="Layer inputs certified"),
     TOKEN_ACCURACY: Metric(title="Tokens right", headline=True),
     SEQUENCES: Metric(title="Sequences right"),
     LABEL_ACCURACY: Metric(title="Labels right"),
@@ -73,7 +77,9 @@ differs by more than 0.001. A cell is right by TabLeak's rule if its category is
 number within 0.319 standard deviations, in the order of rows with most right cells. How often the
 most and the least confident quarter of an update's cells are right is by this rule too, of
 ``"categories"`` and ``"numbers"`` apart. An update is certified if the gradient of the rebuilt
-records equals it to rounding. How far an update is matched is the agreement of the update of the
+records equals it to rounding. The inputs to a layer are exact if none differs by more than 0.001 of
+the largest, and certified if their gradient of this layer and of all behind it equals the received
+one to rounding. How far an update is matched is the agreement of the update of the
 rebuilt records with the one that was sent, by direction and size. The loss is what the attacker
 minimizes, not a distance to the truth. The time is that of the search for the records of one
 update; over several epochs, that of the joint search alone, for as many records."""

@@ -9,6 +9,8 @@ from leakgauge.inversion.metrics.table import (
     COLUMNS,
     GAIN,
     LABEL_ACCURACY,
+    LAYER_CERTIFIED,
+    LAYER_INPUTS,
     LEAST_SURE,
     LOSS,
     LPIPS,
@@ -23,7 +25,7 @@ from leakgauge.inversion.metrics.table import (
 from leakgauge.inversion.report.ladder import Step, breaking, ladder_of
 from leakgauge.inversion.report.threat_model import threat_model
 from leakgauge.inversion.run.kept import read_facts
-from leakgauge.inversion.words import ASSUMED
+from leakgauge.inversion.words import ASSUMED, LAYER
 from leakgauge.report.facts import plain_interval
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.results.measurements import Measurement, Run
@@ -31,7 +33,10 @@ from leakgauge.runs.question import Answer
 
 Plain = dict[str, Any]
 
-_SOMETIMES = (RECORDS, CELLS, CERTIFIED, TOKEN_ACCURACY, SEQUENCES)
+_SOMETIMES = (
+    *(RECORDS, CELLS, CERTIFIED, LAYER_INPUTS, LAYER_CERTIFIED),
+    *(TOKEN_ACCURACY, SEQUENCES),
+)
 """Figures that only some records or methods have."""
 
 
@@ -68,6 +73,7 @@ def _of_attempt(run: Run, test: Test, facts: Plain) -> Plain:
         "label_accuracy": _values(test, LABEL_ACCURACY).get(""),
         "columns": _values(test, f"{COLUMNS}: "),
         **{name: _ends(test.at(name)) for name in _SOMETIMES if test.at(name)},
+        **_layer(test),
         **{
             name: found for name in (MOST_SURE, LEAST_SURE) if (found := _values(test, f"{name}: "))
         },
@@ -99,7 +105,7 @@ def _of_update(run: Run, test: Test, facts: Plain) -> Plain:
     loss = test.at(LOSS)
     assert loss is not None
     iterations = run.settings["iterations"] or 0  # a method without a search has none
-    certified = test.at(CERTIFIED)
+    certified, in_layer = test.at(CERTIFIED), test.at(LAYER_CERTIFIED)
     return {
         "method": test.adversary,
         "records": loss.estimate.n,
@@ -111,7 +117,15 @@ def _of_update(run: Run, test: Test, facts: Plain) -> Plain:
         "warnings": facts["warnings"],
         "seconds_per_iteration": _seconds(test, iterations),
         **({} if certified is None else {"certified": bool(certified.estimate.value)}),
+        **({} if in_layer is None else {LAYER_CERTIFIED: bool(in_layer.estimate.value)}),
+        **_layer(test),
     }
+
+
+def _layer(test: Test) -> Plain:
+    """Return the name of the layer whose inputs were recovered; empty for other methods."""
+    details = next(iter(test.figures.values())).details
+    return {LAYER: details[LAYER]} if LAYER in details else {}
 
 
 def _joint(test: Test) -> Plain | None:

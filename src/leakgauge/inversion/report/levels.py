@@ -8,6 +8,8 @@ from leakgauge.core.checks import InputError
 from leakgauge.inversion.metrics.table import (
     CERTIFIED,
     LABEL_RESIDUAL,
+    LAYER_CERTIFIED,
+    LAYER_INPUTS,
     LOSS,
     MATCHED,
     PSNR,
@@ -30,6 +32,8 @@ from leakgauge.inversion.words import (
     DOUBTS,
     DRAWN,
     FREQUENT,
+    LAYER_EXACT,
+    LAYER_SURE,
     MEAN,
     NEAREST,
     NOT_CERTIFIED,
@@ -39,15 +43,17 @@ from leakgauge.inversion.words import (
 from leakgauge.inversion.words import MATCHED as LEAST_MATCHED
 from leakgauge.report.compare import Group
 from leakgauge.report.grouping import Test
-from leakgauge.report.section import Badge, Level
+from leakgauge.report.section import LEVELS, Badge, Level
 from leakgauge.report.wording import count, number, percent, short
 from leakgauge.results.measurements import Estimate, Measurement
 
 
 def verdict_of(test: Test) -> InversionVerdict:
     """Return the verdict of an attempt by PSNR, the columns of a table, or tokens."""
-    found = of_scores(*map(test.at, SCORES))
+    found = _or_layer(of_scores(*map(test.at, SCORES)), test.at(LAYER_INPUTS))
     if found.level == "unknown" and is_certified(test):
+        if test.at(LAYER_CERTIFIED) is not None:
+            return replace(found, level="clear", words=LAYER_SURE, strength=1.0)
         return replace(found, level="strong", words="Records certified", strength=1.0)
     loss = test.at(LOSS)
     assumed = loss.details.get(ASSUMED, "") if loss is not None else ""
@@ -57,6 +63,13 @@ def verdict_of(test: Test) -> InversionVerdict:
     if found.level == "none" and is_open(test):
         return replace(found, level="inconclusive", words=NOT_CERTIFIED)
     return found
+
+
+def _or_layer(verdict: InversionVerdict, exact: Measurement | None) -> InversionVerdict:
+    """Return the verdict, or a clear one where exact inputs to a layer leak more than records."""
+    if exact is None or exact.estimate.value == 0 or verdict.level not in ("none", "weak"):
+        return verdict
+    return InversionVerdict("clear", LAYER_EXACT, exact, exact.estimate.value)
 
 
 def is_understood(matched: Measurement | None, assumed: str) -> bool:
@@ -87,6 +100,7 @@ def matched_sentence(value: float) -> str:
 def badge(group: Group) -> Badge | None:
     """Return the verdict on the means of a grid's cells; None without a score."""
     verdict = of_scores(*map(group.means.get, SCORES))
+    verdict = _or_layer(verdict, group.means.get(LAYER_INPUTS))
     if verdict.figure is None:
         return None
     return Badge(verdict.level, verdict.words, verdict.strength)
@@ -100,11 +114,16 @@ def worst(tests: list[Test]) -> tuple[Test, InversionVerdict]:
 def by_nearness(tests: list[Test]) -> list[tuple[Test, InversionVerdict]]:
     """Return the attempts with their verdicts, the one nearest to the truth first."""
 
-    def nearness(one: tuple[Test, InversionVerdict]) -> float:
-        figure = one[1].figure
-        return float("-inf") if figure is None else figure.estimate.value
-
     verdicts = [(test, verdict_of(test)) for test in tests]
+    # The share of exact inputs to a layer and a score of records have no common scale.
+    by_level = len({one.figure.metric for _, one in verdicts if one.figure is not None}) > 1
+
+    def nearness(one: tuple[Test, InversionVerdict]) -> tuple[int, float]:
+        figure = one[1].figure
+        if figure is None:
+            return -1, 0.0
+        return LEVELS[one[1].level] if by_level else 0, figure.estimate.value
+
     return sorted(verdicts, key=nearness, reverse=True)
 
 
@@ -144,6 +163,8 @@ def _result(test: Test, verdict: InversionVerdict) -> str:
         if verdict.words != SOME_IMAGES:
             return said
         return f"{single_images(test.at(RECOGNISABLE))} Over all images: {_of_psnr(verdict.figure)}"
+    if verdict.figure.metric == LAYER_INPUTS:
+        return "The records themselves were not rebuilt."
     if verdict.figure.metric == TOKEN_ACCURACY:
         return _of_parts(verdict.figure, "tokens")
     said = _of_parts(verdict.figure, "columns")
@@ -234,7 +255,7 @@ def _of_loss(test: Test) -> str:
         raise InputError(
             f"the measurements of {test.who} lack both a score and a loss; run it again"
         )
-    if test.at(CERTIFIED) is not None:
+    if test.at(CERTIFIED) is not None or test.at(LAYER_CERTIFIED) is not None:
         return f"{count(loss.estimate.n)} records were sought. The true ones are not known here."
     return (
         f"the search for {count(loss.estimate.n)} records ended at a loss of "

@@ -6,7 +6,14 @@ from leakgauge.core.checks import InputError
 from leakgauge.inversion.attack import assumptions, order_warnings, search_progress
 from leakgauge.inversion.labels.inference import label_accuracy
 from leakgauge.inversion.metrics.lpips import NO_WEIGHTS, Lpips
-from leakgauge.inversion.metrics.table import CERTIFIED, LABEL_ACCURACY, LABEL_RESIDUAL, MATCHED
+from leakgauge.inversion.metrics.table import (
+    CERTIFIED,
+    LABEL_ACCURACY,
+    LABEL_RESIDUAL,
+    LAYER_CERTIFIED,
+    LAYER_INPUTS,
+    MATCHED,
+)
 from leakgauge.inversion.observed import AttackOptions, SearchProgress
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.keeping import keep_received
@@ -22,6 +29,7 @@ from leakgauge.inversion.run.preparing import InversionPrepared, ReceivedPrepare
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.run.updates import attack_updates, in_updates
+from leakgauge.inversion.scoring import layer_inputs_exact
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.parts import Kept, begin, once
 from leakgauge.runs.question import Answer, Progress
@@ -153,6 +161,9 @@ def rebuild(
         others[MATCHED] = found.matched
     if found.certified is not None:
         others[CERTIFIED] = found.certified
+    if found.layer is not None:
+        others[LAYER_INPUTS] = layer_inputs_exact(found.layer, x)
+        others[LAYER_CERTIFIED] = found.layer.certified
     if found.label_residual is not None:
         others[LABEL_RESIDUAL] = found.label_residual
     warnings = (*sent.warnings(simulated=attempt.simulates), *found.notes)

@@ -14,10 +14,15 @@ REBUILT_FILE = "rebuilt.safetensors"
 def keep_received(folder: Path, received: Received) -> None:
     """Write pictures to ``pictures.safetensors`` under the name ``"0"``.
 
-    Other records go to ``rebuilt.safetensors`` as ``x [B, ...]`` and ``labels [B]``.
+    Other records go to ``rebuilt.safetensors`` as ``x [B, ...]`` and ``labels [B]``; inputs to a
+    layer, recovered in place of records, go there as ``layer_inputs [k, D]`` and ``labels [k]``.
     """
     pictures = received.pictures
-    if pictures is not None:
+    if received.layer is not None:
+        (found,) = received.layer.x
+        parts = {"layer_inputs": found, "labels": received.labels[: len(found)]}
+        file = REBUILT_FILE
+    elif pictures is not None:
         file, parts = PICTURES_FILE, {"0": pictures[:MOST_RECORDS]}
     else:
         file, parts = REBUILT_FILE, {"x": received.x, "labels": received.labels}

@@ -17,6 +17,7 @@ from leakgauge.inversion.metrics.table import (
     GAIN,
     LABEL_ACCURACY,
     LABEL_RESIDUAL,
+    LAYER_CERTIFIED,
     LEAST_SURE,
     LOSS,
     MATCHED,
@@ -35,7 +36,7 @@ from leakgauge.inversion.scoring import in_true_order, reordered, true_order
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.tableak.accuracy import cells_right, sure_cells
 from leakgauge.inversion.tableak.cells import same_cells
-from leakgauge.inversion.words import ASSUMED, KNOWN, NAME
+from leakgauge.inversion.words import ASSUMED, KNOWN, LAYER, NAME
 from leakgauge.results.measurements import (
     ACCUMULATED,
     SECONDS,
@@ -126,6 +127,7 @@ def scored(
         },
         rounds=rounds or {},
         confidence=None if sure is None else reordered(sure, order),
+        layer="" if search.layer is None else search.layer.layer,
     )
 
 
@@ -205,12 +207,18 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
     one = Estimate(each, each, each, 1, unit="s")
     time = _measurement(spec, attempt.attack, attempt.name, data, SECONDS, one)
     rung = {"rung": attempt.rung} if attempt.rung else {}
+    layer = {LAYER: rebuilt.layer} if rebuilt.layer else {}
     time = replace(
         time,
         label=str(spec.label),
         defense=attempt.defense,
         knowledge=attempt.knowledge,
-        details={**time.details, **rung, **(attempt.rules.words if spec.epochs > 1 else {})},
+        details={
+            **time.details,
+            **rung,
+            **layer,
+            **(attempt.rules.words if spec.epochs > 1 else {}),
+        },
         seconds=seconds,
     )
     sets: list[tuple[int | str, Scores]] = [(ACCUMULATED, rebuilt.scores), *rebuilt.rounds.items()]
@@ -252,13 +260,15 @@ def measurements_of_update(
     assumed = {ASSUMED: "; ".join(received.assumed)} if received.assumed else {}
     seconds = received.seconds_per_iteration * max(method.iterations, 1)
     found = _measurement(spec, method, spec.method[0], name, LOSS, loss)
-    details = {**found.details, **assumed}
+    layer = {} if received.layer is None else {LAYER: received.layer.layer}
+    details = {**found.details, **assumed, **layer}
     found = replace(found, curve=received.curve, seconds=seconds, details=details)
     figures = [found]
     others = {
         MATCHED: received.matched,
         LABEL_RESIDUAL: received.label_residual,
         CERTIFIED: received.certified,
+        LAYER_CERTIFIED: None if received.layer is None else float(received.layer.certified),
     }
     for metric, value in others.items():
         if value is not None:

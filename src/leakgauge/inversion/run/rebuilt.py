@@ -36,6 +36,7 @@ class Rebuilt:
         count: N; it stays where no record may be kept.
         confidence: how sure the method is of each cell of a table ``[N, C]``, from 0 to 1; None for
             a method that does not say, and where no record may be kept.
+        layer: name of the layer whose inputs were recovered in place of records; else empty.
     """
 
     x: Tensor
@@ -49,6 +50,7 @@ class Rebuilt:
     rounds: Mapping[int, Scores] = field(default_factory=dict)
     count: int = -1
     confidence: Tensor | None = None
+    layer: str = ""
 
     def __post_init__(self) -> None:
         if self.count < 0:
@@ -96,6 +98,7 @@ class Rebuilt:
             "warnings": list(self.warnings),
             "chance": dict(self.chance),
             "count": self.count,
+            "layer": self.layer,
         }
         return {name: leaf.detach().cpu().numpy() for name, leaf in arrays.items()}, plain
 
@@ -122,4 +125,5 @@ class Rebuilt:
             rounds={at: one for at, one in sets.items() if isinstance(at, int)},
             count=plain["count"],
             confidence=tensors.get("confidence"),
+            layer=plain["layer"],
         )

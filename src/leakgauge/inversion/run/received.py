@@ -24,6 +24,7 @@ from leakgauge.inversion.observed import (
     Knowledge,
     ObservedUpdates,
     Reconstruction,
+    RecoveredInputs,
     SearchProgress,
 )
 from leakgauge.inversion.run.received_statistics import received_statistics
@@ -68,6 +69,7 @@ class Received:
             for a method that does not compute it.
         starts: records of each start of the search ``[R, B, ...]`` that found any, the chosen one
             among them; None for a method without starts, or for a single one.
+        layer: inputs to a layer that were recovered in place of records; ``x`` holds guesses then.
     """
 
     x: Tensor
@@ -83,11 +85,12 @@ class Received:
     label_residual: float | None = None
     certified: float | None = None
     starts: Tensor | None = None
+    layer: RecoveredInputs | None = None
 
     @property
     def pictures(self) -> Tensor | None:
-        """Uint8 ``[B, c, h, w]``, from ``low`` to ``high``; None for other records."""
-        if not are_pictures(self.x):
+        """Uint8 ``[B, c, h, w]``, from ``low`` to ``high``; None for other records or guesses."""
+        if self.layer is not None or not are_pictures(self.x):
             return None
         width = torch.where(self.high > self.low, self.high - self.low, 1.0)
         scaled = 255 * (self.x - self.low) / width
@@ -143,6 +146,7 @@ class PreparedUpdate:
             assumed=self.assumed,
             label_residual=self.label_residual,
             certified=None if found.certified is None else float(found.certified),
+            layer=found.layer,
             starts=None if found.restart_x is None else found.restart_x[0][_finite(found)].detach(),
         )
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
 from leakgauge.gradients.probing import private
-from leakgauge.inversion.exact_batch.recovery import UNKNOWN
+from leakgauge.inversion.exact_batch.peeling import UNKNOWN
 from leakgauge.inversion.methods import FISHED, STRONGEST, Method, Traits, method_of
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 from leakgauge.inversion.servers.fishing import head_of

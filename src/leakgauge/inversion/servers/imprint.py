@@ -10,8 +10,8 @@ from torch import Tensor
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads, Task
 from leakgauge.inversion.exact import FLOOR, first_gradients
-from leakgauge.inversion.exact_batch.layer import FirstLayer
-from leakgauge.inversion.exact_batch.recovery import UNKNOWN
+from leakgauge.inversion.exact_batch.layer import ProbedLayer, first_layer
+from leakgauge.inversion.exact_batch.peeling import UNKNOWN
 from leakgauge.inversion.methods import IMPRINT, Method, Traits
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 
@@ -71,7 +71,7 @@ class Imprint(Method):
         began = time.perf_counter()
         count, *shape = seen.shape
         guess = known.stand_in(tuple(shape))
-        layer = FirstLayer(task, seen.params, guess, checks_relu=False)
+        layer = first_layer(task, seen.params, guess)
         targets = len(next(iter(seen.grads.values())))
         x = guess.expand(targets, *seen.shape).clone()
         y = torch.full(x.shape[:2], UNKNOWN, dtype=torch.int64, device=x.device)
@@ -118,7 +118,7 @@ class Quotients:
         return Quotients(self.x[kept], self.y[kept], self.confirmed[kept])
 
 
-def read(layer: FirstLayer, task: Task, seen: ObservedUpdates, grads: Grads) -> Quotients:
+def read(layer: ProbedLayer, task: Task, seen: ObservedUpdates, grads: Grads) -> Quotients:
     """Return all quotients of one update.
 
     Args:
@@ -190,7 +190,7 @@ def _next(values: Tensor) -> Tensor:
     return torch.cat([values[1:], torch.zeros_like(values[:1])])
 
 
-def _gaps(layer: FirstLayer, x: Tensor, units: Tensor, received: Tensor) -> tuple[Tensor, Tensor]:
+def _gaps(layer: ProbedLayer, x: Tensor, units: Tensor, received: Tensor) -> tuple[Tensor, Tensor]:
     """Return how far each candidate's gradient is from the received one, and its best label.
 
     Args:
