@@ -1,7 +1,9 @@
 """Compare the panel with and without ``quotients``, and both with the means of the features.
 
 Run: ``python benchmarks/quotients.py TABLE... [--seeds 3] [--rounds 10] [--placebos 0]``. A table
-is ``NAME`` or ``FILE:LABEL:SECRET[:GROUP]``. Each is audited for its property without a defense,
+is ``NAME`` or ``FILE:LABEL:SECRET[:GROUP]``, or ``made-explained`` or ``made-coin``: 20,000 rows of
+ten numbers, four of which the secret shifts by 0.35 standard deviations, with a label that three
+others explain or that a coin decides. Each is audited for its property without a defense,
 with the defaults. One training and one set of adversaries give both headlines: those of the panel
 without ``quotients`` and with it. The table has the mean over the seeds, and the mean difference of
 the headline and the baseline of feature means with its standard deviation. ``--placebos N`` audits
@@ -15,9 +17,12 @@ import sys
 import time
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
+
 from leakgauge.data import open_data
 from leakgauge.data.altered import shuffled
-from leakgauge.data.source import Source
+from leakgauge.data.source import Source, frame_source
 from leakgauge.inference.checking import check
 from leakgauge.inference.run import GameStage, attack_round, measure, trajectory
 from leakgauge.inference.run.preparing import prepare
@@ -30,9 +35,27 @@ ALLOWED = 0.05
 """Largest share of placebos with an interval above chance."""
 
 
+MADE = ("made-explained", "made-coin")
+
+
+def made(name: str) -> Source:
+    """Return a made table."""
+    rng, n = np.random.default_rng(0), 20_000
+    secret, x = rng.integers(0, 2, n), rng.normal(size=(n, 10))
+    x[:, :4] += 0.35 * (secret[:, None] - 0.5)
+    label = (x[:, 4] + x[:, 5] - x[:, 6] + rng.normal(size=n) > 0).astype(int)
+    if name == "made-coin":
+        label = rng.integers(0, 2, n)
+    frame = pd.DataFrame(x.round(4), columns=[f"f{i}" for i in range(10)])
+    words = {"sex": np.where(secret, "F", "M"), "y": np.where(label, "yes", "no")}
+    return frame_source(frame.assign(**words), name=name)
+
+
 def opened(text: str) -> tuple[str, Source, dict[str, str]]:
     """Return the name, the data and the columns' roles of a table."""
     name, *roles = text.split(":")
+    if name in MADE:
+        return name, made(name), {"label": "y", "secret": "sex"}
     return (
         name.rpartition("/")[2],
         open_data(name),
