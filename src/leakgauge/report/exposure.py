@@ -77,7 +77,7 @@ def view_of(exposure: Exposure, *, several: bool = False) -> ExposureView:
         least=[least_named(one, len(tests)) for one in tests],
         records=records,
         cells=[[_cell(one, at, tests) for at in range(len(tests))] for one in records],
-        assumes=list(dict.fromkeys(one.assumes for one in tests if one.assumes)),
+        assumes=list(dict.fromkeys(line for one in tests for line in _assumed(one))),
     )
 
 
@@ -105,7 +105,13 @@ def least_named(test: RecordTest, tests: int) -> str:
         return "1 record"
     if test.dependence != SHARED or needed > records:
         return "none: too few others"
-    return f"{count(needed)} records above all others"
+    return f"{count(needed)} {'users' if len(test.unit) else 'records'} above all others"
+
+
+def _assumed(test: RecordTest) -> list[str]:
+    """Return what the p values of a test suppose, a sentence each."""
+    shared = f"The records of one user share a test of {test.ask}." if len(test.unit) else ""
+    return [line for line in (shared, test.assumes) if line]
 
 
 def _cell(record: ExposedRecord, at: int, tests: Sequence[RecordTest]) -> str:
@@ -113,7 +119,7 @@ def _cell(record: ExposedRecord, at: int, tests: Sequence[RecordTest]) -> str:
     one, test = record.figures[at], tests[at]
     if one.status == NOT_ATTACKED:
         return NOT_ATTACKED
-    parts = [f"{count(one.as_high)} of {count(one.others)} others score as high"]
+    parts = [f"{count(one.as_high)} of {count(one.others)}"]
     if one.figure is not None:
         guess = "" if one.guess is None else f", guess {number(one.guess)}"
         parts.append(f"{test.metric} {number(one.figure)}{guess}")
