@@ -86,7 +86,7 @@ def exposure_sentence(exposure: Exposure, *, several: bool = False) -> str:
     named, attacked = int(exposure.named.any(axis=1).sum()), len(exposure.rows)
     where = ("" if exposure.defense == "none" else f" with {exposure.defense}") if several else ""
     where = " without a defense" if several and exposure.defense == "none" else where
-    verb = "is" if named == 1 else "are"
+    verb = "is" if named <= 1 else "are"
     many = count(named) if named else "None"
     return f"{many} of the {count(attacked)} attacked records {verb} named above chance{where}."
 

@@ -5,11 +5,13 @@ that were not trained on. If nothing leaks, the record and the others are exchan
 value is uniform or larger (Vovk et al., conformal prediction).
 """
 
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import scipy
@@ -163,10 +165,10 @@ def read_record_tests(folder: Path) -> list[RecordTest]:
     if not path.is_file():
         return []
     try:
-        with np.load(path, allow_pickle=False) as kept:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
             words = json.loads(str(kept[_ABOUT]))
             return [RecordTest(**_arrays(kept, at), **one) for at, one in enumerate(words)]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
         raise DamagedError(f"{str(path)!r} is damaged ({type(error).__name__})") from error
 
 

@@ -71,7 +71,8 @@ def _ranked(score: Tensor, others: Tensor) -> Tensor:
     as_high = int((finite >= score - ROUNDING).sum())
     spread = float(finite.std(correction=0)) if len(finite) else 0.0
     excess = float(score - finite.max()) / (spread or 1.0) if len(finite) else 0.0
-    return torch.tensor([(1 + as_high) / (1 + len(others)), excess, len(others)]).double()
+    ranked = [(1 + as_high) / (1 + len(others)), excess, float(len(others))]
+    return torch.tensor(ranked, dtype=torch.float64)
 
 
 def record_tests(
