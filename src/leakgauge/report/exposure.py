@@ -17,7 +17,7 @@ from leakgauge.results.exposure import (
     Exposure,
     title_of,
 )
-from leakgauge.results.record_tests import DATA, SHARED, RecordTest
+from leakgauge.results.record_tests import CORRECTED, DATA, SHARED, RecordTest
 
 MOST = 20
 """Records that the report shows, at most; ``exposure.csv`` has all."""
@@ -37,7 +37,7 @@ class ExposureView:
         least: for each test what it needs to name any record.
         records: the most exposed records.
         cells: text of each record's cells by test.
-        assumes: what p values suppose, each once.
+        notes: the worst records, and what p values suppose.
     """
 
     defense: str
@@ -49,7 +49,7 @@ class ExposureView:
     least: Sequence[str]
     records: Sequence[ExposedRecord]
     cells: Sequence[Sequence[str]]
-    assumes: Sequence[str]
+    notes: Sequence[str]
 
 
 def exposure_html(found: Sequence[Exposure]) -> Markup:
@@ -77,7 +77,7 @@ def view_of(exposure: Exposure, *, several: bool = False) -> ExposureView:
         least=[least_named(one, len(tests)) for one in tests],
         records=records,
         cells=[[_cell(one, at, tests) for at in range(len(tests))] for one in records],
-        assumes=list(dict.fromkeys(line for one in tests for line in _assumed(one))),
+        notes=list(dict.fromkeys(line for one in tests for line in _notes(one))),
     )
 
 
@@ -99,6 +99,7 @@ def least_named(test: RecordTest, tests: int) -> str:
         tests: number of tests under the same defense.
     """
     records = len(set(test.unit.tolist())) if len(test.unit) else len(test.rows)
+    records = 1 if test.dependence == CORRECTED else records
     least = 1 / (int(test.others.max(initial=0)) + 1)
     needed = math.ceil(records * tests * least / LEVEL - 1e-9)
     if needed <= 1:
@@ -108,10 +109,10 @@ def least_named(test: RecordTest, tests: int) -> str:
     return f"{count(needed)} {'users' if len(test.unit) else 'records'} above all others"
 
 
-def _assumed(test: RecordTest) -> list[str]:
-    """Return what the p values of a test suppose, a sentence each."""
+def _notes(test: RecordTest) -> list[str]:
+    """Return the worst record of a test, and what its p values suppose, a sentence each."""
     shared = f"The records of one user share a test of {test.ask}." if len(test.unit) else ""
-    return [line for line in (shared, test.assumes) if line]
+    return [line for line in (test.worst, shared, test.assumes) if line]
 
 
 def _cell(record: ExposedRecord, at: int, tests: Sequence[RecordTest]) -> str:

@@ -23,8 +23,9 @@ from leakgauge.results.statistics import Floats, Ints
 
 RECORD_TESTS_FILE = "record-tests.npz"
 
-SHARED, ANY = "shared", "any"
-"""Dependence of the p values of a test: all come from one set of others, or it is unknown."""
+SHARED, ANY, CORRECTED = "shared", "any", "corrected"
+"""Dependence of the p values of a test: all come from one set of others, or it is unknown, or they
+are corrected already, by the largest score of all records."""
 
 DATA = "data"
 """Numbering of rows: as in the user's data, counted from 0."""
@@ -52,7 +53,9 @@ class RecordTest:
         unit: code of what is tested ``[n]``, equal for records that share one test, such as those
             of one user; empty where each record has its own.
         secret: name of the secret; empty for none.
-        dependence: ``SHARED`` or ``ANY``.
+        dependence: ``SHARED``, ``ANY`` or ``CORRECTED``.
+        worst: a sentence on the record that one half of the trials shows as worst, by the other
+            half; empty for none.
         versus: what the records are compared with, in a few words.
         assumes: what the p values suppose, in a sentence; empty for nothing.
         numbering: how rows are counted; ``DATA``, or in words.
@@ -73,6 +76,7 @@ class RecordTest:
     unit: Ints
     secret: str = ""
     dependence: str = ANY
+    worst: str = ""
     assumes: str = ""
     numbering: str = DATA
 
@@ -100,7 +104,7 @@ def corrected(p_value: Floats, dependence: str) -> Floats:
     Args:
         p_value: p values ``[n]``.
         dependence: ``SHARED`` for Benjamini and Hochberg's correction, which conformal p values of
-            one set of others allow, or ``ANY`` for Holm's.
+            one set of others allow, ``ANY`` for Holm's, or ``CORRECTED`` for none.
 
     References:
         Benjamini and Hochberg, J. R. Stat. Soc. B 1995; Holm, Scand. J. Stat. 1979; Bates et al.,
@@ -109,6 +113,8 @@ def corrected(p_value: Floats, dependence: str) -> Floats:
     >>> corrected(np.array([0.01, 0.5, 0.02]), ANY).tolist()
     [0.03, 0.5, 0.04]
     """
+    if dependence == CORRECTED:
+        return p_value
     if dependence == SHARED:
         return np.asarray(scipy.stats.false_discovery_control(p_value), dtype=np.float64)
     order = np.argsort(p_value, kind="stable")
