@@ -122,7 +122,7 @@ def _cell(record: ExposedRecord, at: int, tests: Sequence[RecordTest]) -> str:
         return NOT_ATTACKED
     parts = [f"{count(one.as_high)} of {count(one.others)}"]
     if one.figure is not None:
-        guess = "" if one.guess is None else f", guess {number(one.guess)}"
+        guess = "" if one.guess is None else f", {test.without} {number(one.guess)}"
         parts.append(f"{test.metric} {number(one.figure)}{guess}")
     return "; ".join(parts)
 

@@ -50,6 +50,7 @@ class RecordTest:
         figure: how much the attack learns of each record ``[n]``; empty for none.
         guess: the same figure without the attack ``[n]``; empty for none.
         metric: title of the figure.
+        without: what ``guess`` is, in a word or two.
         unit: code of what is tested ``[n]``, equal for records that share one test, such as those
             of one user; empty where each record has its own.
         secret: name of the secret; empty for none.
@@ -73,6 +74,7 @@ class RecordTest:
     figure: Floats
     guess: Floats
     metric: str = ""
+    without: str = "guess"
     unit: Ints
     secret: str = ""
     dependence: str = ANY
@@ -142,7 +144,7 @@ def against_others(scores: Floats, others: Floats) -> tuple[Floats, Floats]:
     ordered = np.sort(others)
     as_high = len(others) - np.searchsorted(ordered, scores, side="left")
     excess = (scores - ordered[-1]) / (float(others.std()) or 1.0)
-    return (1.0 + as_high) / (len(others) + 1.0), excess
+    return np.asarray((1 + as_high) / (len(others) + 1), np.float64), excess
 
 
 def keep_record_tests(folder: Path, tests: Sequence[RecordTest]) -> None:

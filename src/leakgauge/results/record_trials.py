@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 from numpy.random import Generator
 
-from leakgauge.results.statistics import Bools, Floats, Ints, clopper_pearson
+from leakgauge.results.statistics import Floats, Ints, clopper_pearson
 
 PERMUTATIONS = 999
 CHUNK = 100
@@ -86,36 +86,38 @@ def records_of_trials(
     """
     table = _Table.of(rows, kind)
     centred = table.centred(np.clip(score, -MOST, MOST))
-    excess = table.excess(centred[:, None])[:, 0]
+    spread = table.spread(centred)
+    excess = table.excess(centred[:, None], spread)[:, 0]
     largest = np.concatenate(
         [
-            table.excess(np.stack([centred[table.deal(rng)] for _ in range(count)], 1)).max(0)
+            table.excess(np.stack([centred[table.deal(rng)] for _ in range(count)], 1), spread).max(
+                0
+            )
             for count in _chunks(permutations)
         ]
     )
     as_high = permutations - np.searchsorted(np.sort(largest), excess - 1e-9, side="left")
     figure, guess = table.shares(right)
-    return RecordsOfTrials(
-        table.records, (1.0 + as_high) / (permutations + 1.0), excess, figure, guess
-    )
+    p_value = np.asarray((1 + as_high) / (permutations + 1), np.float64)
+    return RecordsOfTrials(table.records, p_value, excess, figure, guess)
 
 
 def worst_record(score: Floats, right: Floats, rows: Ints, kind: Ints) -> WorstRecord | None:
     """Return the worst record as chosen on one half of the trials and evaluated on the other.
 
     The largest of many figures is large by chance; the half that did not choose is unbiased. None
-    where the other half does not hold the record. The arguments are those of ``records_of_trials``.
+    where no record is in both halves. The arguments are those of ``records_of_trials``.
     """
     order = np.argsort(kind, kind="stable")
     first, second = order[::2], order[1::2]
     table = _Table.of(rows[first], kind[first])
-    if not len(table.records):
+    both = np.isin(table.records, rows[second])
+    if not both.any():
         return None
-    excess = table.excess(table.centred(np.clip(score[first], -MOST, MOST))[:, None])[:, 0]
-    record = int(table.records[int(np.argmax(excess))])
+    centred = table.centred(np.clip(score[first], -MOST, MOST))
+    excess = table.excess(centred[:, None], table.spread(centred))[:, 0]
+    record = int(table.records[int(np.argmax(np.where(both, excess, -np.inf)))])
     holds = (rows[second] == record).any(axis=1)
-    if not holds.any():
-        return None
     alike = np.isin(kind[second], kind[second][holds]) & ~holds
     own, n = right[second][holds], int(holds.sum())
     low, _ = clopper_pearson(int(np.floor(own.sum())), n)
@@ -160,7 +162,8 @@ class _Table:
         one_hot = scipy.sparse.csr_array((np.ones(len(rows)), (np.arange(len(rows)), kinds)))
         of_kind = scipy.sparse.csr_array(holds @ one_hot)
         sizes = np.bincount(kinds)
-        able = np.asarray((of_kind * (of_kind.toarray() < sizes)).sum(axis=1)).ravel() > 0
+        left = of_kind.data * (sizes[of_kind.indices] - of_kind.data)
+        able = _by_row(of_kind, left) > 0
         return cls(names[able], holds[able], kinds, of_kind[able], sizes)
 
     def deal(self, rng: Generator) -> Ints:
@@ -174,23 +177,34 @@ class _Table:
         mean = np.bincount(self.kind, weights=score) / self.sizes
         return np.asarray(score - mean[self.kind])
 
-    def excess(self, centred: Floats) -> Floats:
+    def spread(self, centred: Floats) -> Floats:
+        """Return the standard deviation over deals of the sum of each record's scores ``[r]``."""
+        squares = np.bincount(self.kind, weights=centred**2)
+        each = squares / (self.sizes * np.maximum(self.sizes - 1, 1))
+        held, kind = self.of_kind.data, self.of_kind.indices
+        return np.sqrt(_by_row(self.of_kind, held * (self.sizes[kind] - held) * each[kind]))
+
+    def excess(self, centred: Floats, spread: Floats) -> Floats:
         """Return the sum of each record's scores, in standard deviations over deals ``[r, m]``.
 
         Args:
             centred: scores ``[n, m]``; each column is a deal of the same ones.
+            spread: the standard deviation ``[r]``.
         """
-        squares = np.bincount(self.kind, weights=centred[:, 0] ** 2)
-        each = squares / (self.sizes * np.maximum(self.sizes - 1, 1))
-        counts = self.of_kind.toarray()
-        spread = np.sqrt((counts * (self.sizes - counts)) @ each)[:, None]
         sums = np.asarray(self.holds @ centred)
-        return np.divide(sums, spread, out=np.zeros_like(sums), where=spread > 0)
+        own = spread[:, None]
+        return np.asarray(np.divide(sums, own, out=np.zeros_like(sums), where=own > 0))
 
     def shares(self, right: Floats) -> tuple[Floats, Floats]:
         """Return the share of right trials with each record, and of the others of its kind."""
-        counts = self.of_kind.toarray()
-        own, number = self.holds @ right, counts.sum(axis=1)
-        held: Bools = counts > 0
-        every, trials = held @ np.bincount(self.kind, weights=right), held @ self.sizes
+        kind, own = self.of_kind.indices, self.holds @ right
+        number = _by_row(self.of_kind, self.of_kind.data)
+        every = _by_row(self.of_kind, np.bincount(self.kind, weights=right)[kind])
+        trials = _by_row(self.of_kind, self.sizes[kind])
         return own / number, (every - own) / np.maximum(trials - number, 1)
+
+
+def _by_row(like: scipy.sparse.csr_array, data: Floats | Ints) -> Floats:
+    """Return the sums by row ``[r]`` of values at the places of a sparse table."""
+    rows = np.repeat(np.arange(like.shape[0]), np.diff(like.indptr))
+    return np.bincount(rows, weights=data, minlength=like.shape[0])

@@ -66,12 +66,25 @@ def record_tests(
             figure=found.figure,
             guess=found.guess,
             metric="named right",
+            without="in other batches",
             unit=np.empty(0, dtype=np.int64),
             secret=stage.secret,
             dependence=CORRECTED,
+            assumes=_relative(stage.game.name, rows),
             worst="" if worst is None else _sentence(stage.game.name, worst, stage.positions),
         )
     ]
+
+
+def _relative(ask: str, rows: Ints) -> str:
+    """Return what the test compares, and in how many batches a record is."""
+    of_trial = [np.unique(one) for one in rows]
+    held = np.unique(np.concatenate(of_trial), return_counts=True)[1]
+    return (
+        f"By {ask} a record is named if its batches are named more surely than others with the "
+        "same secret; how surely all are named is the question's own figure. Half of the records "
+        f"are in at most {int(np.median(held))} batches, and few batches show little of a record."
+    )
 
 
 def _sentence(ask: str, worst: WorstRecord, positions: Ints) -> str:
