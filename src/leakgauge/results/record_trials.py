@@ -207,4 +207,4 @@ class _Table:
 def _by_row(like: scipy.sparse.csr_array, data: Floats | Ints) -> Floats:
     """Return the sums by row ``[r]`` of values at the places of a sparse table."""
     rows = np.repeat(np.arange(like.shape[0]), np.diff(like.indptr))
-    return np.bincount(rows, weights=data, minlength=like.shape[0])
+    return np.asarray(np.bincount(rows, data, minlength=like.shape[0]), np.float64)

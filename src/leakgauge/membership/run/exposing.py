@@ -51,7 +51,9 @@ def record_tests(
         attack = defense, head.knowledge, head.adversary
         for number, model in enumerate(models[defense]):
             where = f", participant {number + 1}" if len(models[defense]) > 1 else ""
-            tested = {head.adversary: (head.knowledge, scored[attack][number].targets, SIDES[-1:])}
+            tested: dict[str, tuple[str, Floats, Sequence[str]]] = {
+                head.adversary: (head.knowledge, scored[attack][number].targets, SIDES[-1:])
+            }
             if model.references:
                 knows = STATIC if defense == none().name else ADAPTIVE
                 tested |= {CALIBRATED: (knows, calibrated(model), SIDES)}
