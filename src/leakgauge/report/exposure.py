@@ -88,7 +88,11 @@ def exposure_sentence(exposure: Exposure, *, several: bool = False) -> str:
     where = " without a defense" if several and exposure.defense == "none" else where
     verb = "is" if named <= 1 else "are"
     many = count(named) if named else "None"
-    return f"{many} of the {count(attacked)} attacked records {verb} named above chance{where}."
+    relative = dict.fromkeys(one.ask for one in exposure.tests if one.dependence == CORRECTED)
+    than = f"; by {' and '.join(relative)}, above others with the same secret" if relative else ""
+    return (
+        f"{many} of the {count(attacked)} attacked records {verb} named above chance{where}{than}."
+    )
 
 
 def least_named(test: RecordTest, tests: int) -> str:

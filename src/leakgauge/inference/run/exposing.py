@@ -83,8 +83,12 @@ def _relative(ask: str, rows: Ints) -> str:
     return (
         f"By {ask} a record is named if its batches are named more surely than others with the "
         "same secret; how surely all are named is the question's own figure. Half of the records "
-        f"are in at most {int(np.median(held))} batches, and few batches show little of a record."
+        f"are in at most {_batches(int(np.median(held)))}, and few batches show little of a record."
     )
+
+
+def _batches(count: int) -> str:
+    return "1 batch" if count == 1 else f"{count} batches"
 
 
 def _sentence(ask: str, worst: WorstRecord, positions: Ints) -> str:
@@ -92,6 +96,6 @@ def _sentence(ask: str, worst: WorstRecord, positions: Ints) -> str:
     interval = f"95 % interval {number(worst.low)} to {number(worst.high)}"
     return (
         f"Row {positions[worst.record]} is the worst of {ask} in one half of the trials. In the "
-        f"other half, the secret is named right in {number(worst.figure)} of its {worst.trials} "
-        f"batches ({interval}), and in {number(worst.guess)} of the others."
+        f"other half, the secret is named right in {number(worst.figure)} of its "
+        f"{_batches(worst.trials)} ({interval}), and in {number(worst.guess)} of the others."
     )
