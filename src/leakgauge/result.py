@@ -187,6 +187,17 @@ class Result:
         ]
         return pd.DataFrame(rows)
 
+    @property
+    def exposure(self) -> pd.DataFrame:
+        """One row per attacked record and defense, the most exposed record first.
+
+        The columns are those of ``exposure.csv``: row in the data, corrected p value, and for each
+        test whether it names the record. Empty if no question tested single records.
+        """
+        from leakgauge.runs.exposure import exposure_table, exposures_of
+
+        return exposure_table(exposures_of(self.run))
+
     def to_html(self, path: str | Path | None = None) -> str:
         """Return the report as one HTML page; with ``path``, write it there too."""
         from leakgauge.core.files import write_text

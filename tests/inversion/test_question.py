@@ -42,6 +42,7 @@ from leakgauge.inversion.search.presets import PRESETS
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.models import SCHEMES, named
 from leakgauge.results.measurements import SECONDS, Measurement
+from leakgauge.results.record_tests import RECORD_TESTS_FILE
 from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Silent
 from leakgauge.runs.sources import task_source
@@ -95,7 +96,8 @@ def test_an_audit_measures_reads_back_and_renders(tmp_path: Path) -> None:
     assert list(again.answers[NAME].measurements) == list(measured)
     folder = Store(tmp_path / "run").folder(NAME)
     assert {one.name for one in folder.iterdir()} == {
-        *("cell.yaml", "measurements.jsonl", "pictures.safetensors", "attempts.json")
+        *("cell.yaml", "measurements.jsonl", "pictures.safetensors", "attempts.json"),
+        RECORD_TESTS_FILE,
     }
     assert not (tmp_path / "run" / "work").exists()
     section, other = (QUESTION.section(run.answers[NAME], folder) for run in (first, again))

@@ -117,7 +117,7 @@ def test_each_cell_is_the_audit_of_its_settings(
     assert {record.defense for record in found} == {"sign"}
     assert {record.knowledge for record in found} == {"static", "adaptive"}
     assert {record.seconds for record in found} == {0.0}
-    assert len(undisturbed) == 2 * 6 + 1
+    assert len(undisturbed) == 3 * 6 + 1, "cell, figures and tests of records"
 
 
 @pytest.mark.slow

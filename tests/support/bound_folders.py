@@ -58,10 +58,12 @@ CONTROLLED = {
     **AUDIT,
     "controls": r"controls\.yaml",
     "page": r"report\.html",
+    "records": r"exposure\.csv",
     "decision": r"gate\.json",
 }
 CARDS = r"audit-card\..*"
-UNREAD = rf"report\.html|gate\.json|controls\.yaml|cells/.*-(placebo|planted)/.*|{CARDS}"
+WRITTEN = rf"report\.html|exposure\.csv|gate\.json|controls\.yaml|{CARDS}"
+UNREAD = rf"{WRITTEN}|cells/.*-(placebo|planted)/.*"
 
 READERS: dict[str, Reader] = {
     "report": Reader(("report", RUN), RUN, AUDIT, UNREAD),

@@ -134,6 +134,7 @@ def run_questions(
         if checked:
             wide_console().print(_controls_table(checked))
         _print_answer(sections, report, time.perf_counter() - began, verbose=verbose)
+        _print_exposure(audit)
         if runs is not None:
             print_differences(runs.differences, verbose=verbose)
         print_gate(gate, wide_console())
@@ -168,6 +169,20 @@ def _print_answer(
     for caveat in caveats_of(sections):
         console.print(Text(caveat), soft_wrap=True)
     console.print(Text(f"report: {report}  ({seconds:.0f} s)"), soft_wrap=True)
+
+
+def _print_exposure(audit: "AuditRun") -> None:
+    """Print how many records are named above chance, and where all of them stand."""
+    from leakgauge.report.exposure import exposure_sentence
+    from leakgauge.runs.exposure import EXPOSURE_FILE, exposures_of
+
+    found = exposures_of(audit)
+    for one in found:
+        said = exposure_sentence(one, several=len(found) > 1)
+        wide_console().print(Text(f"records: {said}"), soft_wrap=True)
+    if found:
+        path = audit.path / EXPOSURE_FILE
+        wide_console().print(Text(f"by record: {path}"), soft_wrap=True)
 
 
 def _controls_table(checked: "Sequence[Control]") -> Table:
@@ -231,8 +246,9 @@ def _table(sections: "Sequence[Section]") -> Table:
 def _as_json(
     audit: "AuditRun", sections: "Sequence[Section]", report: Path, *, flat: bool
 ) -> dict[str, Any]:
-    from leakgauge.runs.page import files_of
-    from leakgauge.runs.store import Store
+    from leakgauge.report.exposure import exposure_as_json
+    from leakgauge.runs.exposure import exposures_of
+    from leakgauge.runs.store import Store, files_of
 
     store, known = Store(audit.path), questions()
     figures = {}
@@ -249,6 +265,7 @@ def _as_json(
         "summary": rows,
         "headline": [one for each in figures.values() for one in each.get("headline", ())],
         **figures,
+        "exposure": exposure_as_json(exposures_of(audit)),
         "missing": audit.missing,
         "not_asked": list(audit.description.notes),
         "repeat": audit.description.repeat,

@@ -27,7 +27,7 @@ from leakgauge.data.features import features_of, merge, name_merged
 from leakgauge.data.proxies import identifiers, proxies, users_without_group
 from leakgauge.data.tidying import alike
 from leakgauge.data.written import is_written
-from leakgauge.results.statistics import Bools, Floats
+from leakgauge.results.statistics import Bools, Floats, Ints
 
 MOST_SECRET_VALUES = 10
 MOST_CLASSES = 100
@@ -105,6 +105,7 @@ class Table:
         user_names: names of the users by code; empty without users.
         notes: changes to the data that users should know.
         warnings: columns that alone determine the answer to an audit's question, with advice.
+        rows: position of each row in the user's table ``[n]``, counted from 0.
     """
 
     features: pd.DataFrame
@@ -117,6 +118,7 @@ class Table:
     user_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    rows: Ints = field(default_factory=lambda: np.arange(0))
 
     def __len__(self) -> int:
         return len(self.y)
@@ -151,8 +153,11 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
     (('f', 'm'), [0, 1, 0, 1])
     """
     frame = _named(frame, roles)
+    count = len(frame)
     frame, notes = _complete(frame, roles, drop_missing=drop_missing)
     frame = _without_rare_label(frame, roles, notes)
+    rows = frame.index.to_numpy()  # a table of 1,000,000 rows is copied only if some are left out
+    frame = frame if len(rows) == count else frame.reset_index(drop=True)
     y, classes = _label(frame[roles.label], roles, notes)
     coded = {name: _coded(frame[name], roles, notes) for name in roles.secrets}
     for name in roles.coded:
@@ -183,6 +188,7 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
         user_names=user_names,
         notes=tuple(notes),
         warnings=tuple(warnings),
+        rows=rows,
     )
 
 
@@ -219,7 +225,7 @@ def _complete(
             notes.append(f"{count} rows without a value of {name!r} were left out")
         whole &= ~missing
     require(bool(whole.any()), "no row has a label, all secrets and a group")
-    return (frame if whole.all() else frame[whole].reset_index(drop=True)), notes
+    return (frame if whole.all() else frame[whole]), notes
 
 
 def _missing(column: "pd.Series[Any]", *, is_name: bool) -> Bools:
@@ -295,7 +301,7 @@ def _without_rare_label(frame: pd.DataFrame, roles: Roles, notes: list[str]) -> 
         f"as together they are fewer than {roles.merge_rare}: {quoted(gone[:6])}"
     )
     kept = np.flatnonzero(~rare[label.codes])
-    return frame.iloc[kept].reset_index(drop=True)
+    return frame.iloc[kept]
 
 
 def _refuse_many(

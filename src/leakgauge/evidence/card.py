@@ -28,6 +28,7 @@ from leakgauge.evidence.card_results import (
     coverage,
     effects,
     epsilons,
+    exposure,
     figure,
     results,
     worst,
@@ -43,6 +44,7 @@ from leakgauge.results.measurements import MEASUREMENTS_FILE, REPORT_FILE
 from leakgauge.results.metrics import Metric, metric_named
 from leakgauge.runs.assessment import Assessment, Threat
 from leakgauge.runs.audit import AuditRun
+from leakgauge.runs.exposure import EXPOSURE_FILE, exposure_csv, exposures_of
 from leakgauge.runs.page import read_audit, render_audit, sections_of
 from leakgauge.runs.question import Answer, Question, answering
 from leakgauge.runs.store import Store, read_description
@@ -90,6 +92,7 @@ def make_card(
             _answered(Store(folder), key, answer, questions, audit, redact=redact)
             for key, answer in audit.answers.items()
         ],
+        exposure=[exposure(one, redact=redact) for one in exposures_of(audit)],
         controls=[_control(one, questions) for one in controls],
         limits=list(LIMITS),
         decision=read_decision(folder),
@@ -127,6 +130,12 @@ def _require_own(audit: AuditRun, questions: Mapping[str, Question]) -> None:
         read_text(audit.path / REPORT_FILE) == render_audit(audit, sections),
         f"{str(audit.path / REPORT_FILE)!r} was changed, or another version wrote it: it is not "
         f"the page of these figures; leakgauge report {audit.path} writes it anew",
+    )
+    found, path = exposures_of(audit), audit.path / EXPOSURE_FILE
+    require(
+        (read_text(path) if path.is_file() else "") == (exposure_csv(found) if found else ""),
+        f"{str(path)!r} was changed, or another version wrote it: it does not hold the records of "
+        f"these cells; leakgauge report {audit.path} writes it anew",
     )
     path = audit.path / GATE_FILE
     if path.is_file():

@@ -19,10 +19,14 @@ from leakgauge.evidence.markdown_text import escaped
 from leakgauge.report.wording import number, short
 from leakgauge.results.measurements import MEASUREMENTS_FILE, REPORT_FILE, RUN_FILE
 from leakgauge.runs.audit import REFUSED_FILE
+from leakgauge.runs.exposure import EXPOSURE_FILE
 
 CARD_FILE, PAGE_FILE = "audit-card.json", "audit-card.md"
 CELLS = "cells"
-FILES = (RUN_FILE, MEASUREMENTS_FILE, REPORT_FILE, REFUSED_FILE, "controls.yaml", GATE_FILE)
+FILES = (
+    *(RUN_FILE, MEASUREMENTS_FILE, REPORT_FILE, REFUSED_FILE),
+    *(EXPOSURE_FILE, "controls.yaml", GATE_FILE),
+)
 """Files of a run that a card covers, in addition to the files of its cells; not its times."""
 
 

@@ -191,6 +191,37 @@ class Decision(CardPart):
     rules: list[CardRule]
 
 
+class CardRecordTest(CardPart):
+    """One attack's test of single records."""
+
+    ask: str
+    secret: str
+    adversary: str
+    knowledge: str
+    versus: str = pydantic.Field(description="what the records are compared with")
+    attacked: int
+    named: int = pydantic.Field(description="records named above chance, after correction")
+    alone: int = pydantic.Field(description="records that only this test names")
+
+
+class CardRecord(CardPart):
+    """A record of the data among the most exposed ones."""
+
+    row: str = pydantic.Field(description="row in the data, counted from 0, or withheld")
+    adjusted_p: float = pydantic.Field(description="corrected for all records and tests")
+    named_by: list[str]
+
+
+class CardExposure(CardPart):
+    """Exposure by record under one defense."""
+
+    defense: str
+    says: str
+    numbering: str = pydantic.Field(description="how rows are counted")
+    tests: list[CardRecordTest]
+    most: list[CardRecord] = pydantic.Field(description="named records, the most exposed first")
+
+
 class CardData(CardPart):
     """Which data; never a record."""
 
@@ -224,6 +255,9 @@ class Card(CardPart):
     unit_of_privacy: Unit
     coverage: list[Covered]
     questions: list[CardAnswered]
+    exposure: list[CardExposure] = pydantic.Field(
+        description="by record; empty: no question tested single records"
+    )
     controls: list[ControlOf] = pydantic.Field(description="empty: none were run")
     limits: list[str]
     decision: Decision

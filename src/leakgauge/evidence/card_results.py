@@ -7,13 +7,18 @@ from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.evidence.card_model import (
     CardBaseline,
     CardEpsilon,
+    CardExposure,
     CardFigure,
+    CardRecord,
+    CardRecordTest,
     CardResult,
     CardWorst,
     Covered,
     Effect,
 )
+from leakgauge.report.exposure import MOST, exposure_sentence
 from leakgauge.report.grouping import UNDEFENDED
+from leakgauge.results.exposure import NAMED, Exposure, title_of
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.metrics import Metric, metric_named
 from leakgauge.runs import assessment as room
@@ -85,6 +90,42 @@ def worst(given: Sequence[room.Worst], *, redact: bool) -> list[CardWorst]:
         )
         for one in given
     ]
+
+
+def exposure(found: Exposure, *, redact: bool) -> CardExposure:
+    """Return what the tests of single records found; redacted, without row numbers."""
+    titles = [title_of(one, found.tests) for one in found.tests]
+    return CardExposure(
+        defense=found.defense,
+        says=exposure_sentence(found),
+        numbering=found.numbering,
+        tests=[
+            CardRecordTest(
+                ask=test.ask,
+                secret=test.secret,
+                adversary=test.adversary,
+                knowledge=test.knowledge,
+                versus=test.versus,
+                attacked=one.attacked,
+                named=one.named,
+                alone=one.alone,
+            )
+            for test, one in zip(found.tests, found.overlaps, strict=True)
+        ],
+        most=[
+            CardRecord(
+                row=WITHHELD if redact else str(one.row),
+                adjusted_p=one.adjusted,
+                named_by=[
+                    title
+                    for title, each in zip(titles, one.figures, strict=True)
+                    if each.status == NAMED
+                ],
+            )
+            for one in found.most(MOST)
+            if one.named
+        ],
+    )
 
 
 def epsilons(given: Sequence[room.Promised]) -> list[CardEpsilon]:

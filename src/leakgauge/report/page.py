@@ -29,6 +29,7 @@ class Page:
         repeat: the command that repeats the run; empty if no command does.
         not_asked: reasons of the questions that were not asked, and what would allow them.
         refused: reasons by question, for questions that could not be answered.
+        records: the part on single records; empty where no question tested them.
     """
 
     command: str
@@ -39,6 +40,7 @@ class Page:
     repeat: str = ""
     not_asked: Sequence[str] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    records: Markup = Markup("")  # noqa: RUF009 - immutable
 
 
 def render_page(page: Page) -> str:

@@ -9,6 +9,7 @@ import pydantic
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_yaml, write_text
 from leakgauge.report.compare import Comparison, FinishedCell, PaperFigure
+from leakgauge.report.exposure import exposure_html
 from leakgauge.report.page import Page, render_page
 from leakgauge.report.section import Section
 from leakgauge.results.measurements import (
@@ -19,8 +20,9 @@ from leakgauge.results.measurements import (
     read_measurements,
 )
 from leakgauge.runs.audit import REFUSED_FILE, UNFINISHED, AuditRun
+from leakgauge.runs.exposure import exposures_of, write_exposure
 from leakgauge.runs.question import Answer, Question, answering
-from leakgauge.runs.store import Description, Store, key_of, read_description
+from leakgauge.runs.store import Description, Store, files_of, key_of, read_description
 from leakgauge.runs.timings import Timing, read_timings
 
 _PAPER = pydantic.TypeAdapter(list[PaperFigure])
@@ -102,17 +104,13 @@ def sections_of(audit: AuditRun, questions: Mapping[str, Question]) -> list[Sect
     return sections
 
 
-def files_of(store: Store, name: str) -> Path:
-    """Return the folder of the files that a question kept, also if the user stopped it."""
-    return store.folder(name) if store.has(name) else store.work(name).files
-
-
 def write_report(
     audit: AuditRun, questions: Mapping[str, Question], sections: Sequence[Section] = ()
 ) -> Path:
-    """Write the report of an audit into its folder."""
+    """Write the report of an audit into its folder, and its exposure by record."""
     path = audit.path / REPORT_FILE
     write_text(path, render_audit(audit, sections or sections_of(audit, questions)))
+    write_exposure(audit, exposures_of(audit))
     return path
 
 
@@ -128,6 +126,7 @@ def render_audit(audit: AuditRun, sections: Sequence[Section]) -> str:
             repeat=audit.description.repeat,
             not_asked=audit.description.notes,
             refused=audit.refused,
+            records=exposure_html(exposures_of(audit)),
         )
     )
 

@@ -22,6 +22,7 @@ from leakgauge.data.source import explained
 from leakgauge.data.table import make_table
 from leakgauge.models import build, initialise, mlp
 from leakgauge.results.measurements import Run
+from leakgauge.results.statistics import Ints
 from leakgauge.runs.spec import Spec, declared, plain
 
 Encoding = Callable[..., tuple[Task, Dataset]]
@@ -63,6 +64,8 @@ class Records:
         is_table: whether the network is the one for tables.
         warnings: columns that answer the question by themselves.
         features: names of the columns that the model sees, before the encoding.
+        rows: position of each record in the user's data ``[n]``, counted from 0; None for all of
+            them in order.
     """
 
     label: str
@@ -78,6 +81,7 @@ class Records:
     is_table: bool = False
     warnings: Sequence[str] = ()
     features: Sequence[str] = ()
+    rows: Ints | None = None
 
     def facts(self, secret: str) -> dict[str, Any]:
         """Return the numbers of records, columns and users, and of records of each secret."""
@@ -285,6 +289,7 @@ def _of_table(table: Table, encode: Encoding, columns: int, *, is_table: bool) -
         is_table=is_table,
         warnings=table.warnings if is_table else (),
         features=tuple(map(str, table.features.columns)) if is_table else (),
+        rows=table.rows,
     )
 
 

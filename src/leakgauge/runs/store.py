@@ -246,6 +246,11 @@ class Store:
         return identity, Answer(run, read_measurements(folder), missing)
 
 
+def files_of(store: Store, name: str) -> Path:
+    """Return the folder of the files that a question kept, also if the user stopped it."""
+    return store.folder(name) if store.has(name) else store.work(name).files
+
+
 def key_of(identity: Mapping[str, Any]) -> str:
     """Return the sha256, in hex, of plain values; it does not depend on the order of names.
 

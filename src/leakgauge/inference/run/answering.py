@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from leakgauge.core.checks import InputError
 from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.calibration import HeldOut
+from leakgauge.inference.run.exposing import record_tests
 from leakgauge.inference.run.first_estimate import first_estimate, in_words, worth_it
 from leakgauge.inference.run.footprint import footprint
 from leakgauge.inference.run.measuring import measure
@@ -20,6 +21,7 @@ from leakgauge.inference.run.rounds import RoundResults, attack_jointly, attack_
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.run.training import trajectory
 from leakgauge.results.measurements import ACCUMULATED, Measurement
+from leakgauge.results.record_tests import RecordTest, keep_record_tests
 from leakgauge.runs.parts import Kept, StageState, begin, run_stages
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, elsewhere
@@ -50,12 +52,14 @@ class ResumableStage:
         dataset: name of the data in the measurements.
         label: name of the label in the measurements.
         alone: whether the run has one seed only; otherwise the name contains the seed.
+        tests: gets the test of single records when the stage is judged.
     """
 
     stage: GameStage
     dataset: str
     label: str
     alone: bool = True
+    tests: list[RecordTest] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -96,15 +100,23 @@ class ResumableStage:
     def judge(
         self, steps: Sequence[Kept], closing: Kept | None, final: StageState
     ) -> Sequence[Measurement]:
-        """Score every adversary and the trained model."""
-        return measure(
+        """Score every adversary and the trained model, and test single records."""
+        leading: dict[str, tuple[str, RunReading]] = {}
+
+        def lead(knowledge: str, adversary: str, reading: RunReading) -> None:
+            leading[knowledge] = adversary, reading
+
+        figures = measure(
             self.stage,
             [decoded(kept) for kept in steps],
             final,
             dataset=self.dataset,
             label=self.label,
             jointly=_decoded_together(closing) if closing else {},
+            lead=lead,
         )
+        self.tests.extend(record_tests(self.stage, leading, alone=self.alone))
+        return figures
 
 
 def _encoded_together(together: Mapping[str, RunReading]) -> Kept:
@@ -177,4 +189,5 @@ def answer(
         for one in prepared.stages
     ]
     measurements, missing = run_stages(folder, stages, workers=workers, progress=progress)
+    keep_record_tests(folder.files, [test for one in stages for test in one.tests])
     return Answer(run, combined(measurements), (*prepared.refused, *missing))

@@ -1,6 +1,6 @@
 """Turn the results of the adversaries into measurements."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -40,6 +40,13 @@ from leakgauge.results.measurements import (
 )
 from leakgauge.results.statistics import Floats
 
+Lead = Callable[[str, str, RunReading], None]
+"""Gets the knowledge, the adversary and the reading of a headline."""
+
+
+def no_lead(knowledge: str, adversary: str, reading: RunReading) -> None:
+    """Do nothing."""
+
 
 def measure(
     stage: GameStage,
@@ -49,6 +56,7 @@ def measure(
     dataset: str,
     label: str,
     jointly: Mapping[str, RunReading] = MappingProxyType({}),
+    lead: Lead = no_lead,
 ) -> list[Measurement]:
     """Return the figures of every adversary, by round and over the rounds, and of the model.
 
@@ -59,6 +67,7 @@ def measure(
         dataset: name of the data in the measurements.
         label: name of the label in the measurements.
         jointly: results on all rounds at once, from ``attack_jointly``.
+        lead: called with the knowledge, the adversary and the reading of each headline.
     """
     base = CellContext(
         question="inference",
@@ -73,7 +82,7 @@ def measure(
         measurements, alone = [], baselines(stage)
         for knowledge in stage.knowledge:
             known = replace(base, knowledge=knowledge)
-            measurements += _of_knowledge(stage, rounds, jointly, alone, known)
+            measurements += _of_knowledge(stage, rounds, jointly, alone, known, lead)
         measurements += utility_figures(stage, final, base)
         return [*measurements, *baseline_figures(stage, alone, base)]
 
@@ -84,6 +93,7 @@ def _of_knowledge(
     jointly: Mapping[str, RunReading],
     alone: Mapping[str, Floats],
     base: CellContext,
+    lead: Lead,
 ) -> list[Measurement]:
     """Return the figures of all adversaries with one knowledge of the defense."""
     rules = WeightingRules(stage.log_prior, stage.shadow_batches)
@@ -114,6 +124,8 @@ def _of_knowledge(
             for mark in marks
             for one in figures[reading.when]
         ]
+        if name == winner:
+            lead(base.knowledge, name, reading)
         if name == winner and stage.game.name in ONE_AGAINST_REST and stage.game.values > 2:
             measurements += _each_value(stage, reading, measurements[-1])
     return measurements

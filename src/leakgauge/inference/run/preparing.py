@@ -192,6 +192,8 @@ def _stages(spec: InferenceSpec, ask: str, records: Records, split: Split) -> li
     task, data = records.encode(used[split.private], keep, only)
     data = data if spec.by_user else replace(data, users=None)
     params = params_of(task.model)
+    positions = used[split.private].numpy()
+    positions = positions if records.rows is None else records.rows[positions]
     stages = []
     for defense in defenses_of(spec, ask):
         attacks = attacks_for(spec, ask, defense, params=params)
@@ -208,7 +210,7 @@ def _stages(spec: InferenceSpec, ask: str, records: Records, split: Split) -> li
             defense=defense,
         )
         check_footprint(stage)
-        stages.append(stage)
+        stages.append(replace(stage, positions=positions))
     return stages
 
 

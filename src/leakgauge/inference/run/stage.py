@@ -39,7 +39,7 @@ from leakgauge.inference.games.trials import refuse_few_trials
 from leakgauge.inference.games.users import users_of
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.inference.words import EMPIRICAL
-from leakgauge.results.statistics import Floats
+from leakgauge.results.statistics import Floats, Ints
 from leakgauge.runs.spec import check_bounds
 
 BYTES_PER_PARAMETER = 300
@@ -105,6 +105,7 @@ class GameStage:
         notes: notes for users.
         max_bytes: bound on the gradients held at once.
         learned: cache of learned defenses.
+        positions: position of each private record in the user's data ``[k]``; None if unknown.
     """
 
     task: Task
@@ -120,6 +121,7 @@ class GameStage:
     notes: tuple[str, ...] = ()
     max_bytes: int = MAX_BYTES
     learned: LearnedDefenses = field(init=False, repr=False)
+    positions: Ints | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "learned", LearnedDefenses(self.max_bytes))

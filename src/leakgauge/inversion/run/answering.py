@@ -16,6 +16,7 @@ from leakgauge.inversion.metrics.table import (
 )
 from leakgauge.inversion.observed import AttackOptions, SearchProgress
 from leakgauge.inversion.run.attempt import Attempt
+from leakgauge.inversion.run.exposing import record_tests
 from leakgauge.inversion.run.keeping import keep_received
 from leakgauge.inversion.run.kept import facts_of, keep_facts, keep_records
 from leakgauge.inversion.run.measuring import (
@@ -30,6 +31,7 @@ from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.run.updates import attack_updates, in_updates
 from leakgauge.inversion.scoring import layer_inputs_exact
+from leakgauge.results.record_tests import keep_record_tests
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.parts import Kept, begin, once
 from leakgauge.runs.question import Answer, Progress
@@ -69,6 +71,7 @@ def answer(
         progress.note(NO_WEIGHTS)
     finished, missing, stopped = _run_attempts(prepared, folder, progress)
     keep_facts(folder.files, [facts_of(*one) for one in finished])
+    keep_record_tests(folder.files, record_tests(prepared.scenario, finished))
     if not prepared.spec.redact:
         keep_records(folder.files, prepared.scenario.schema, [one for _, one in finished])
     warnings = list(dict.fromkeys(text for _, one in finished for text in one.warnings))

@@ -29,6 +29,7 @@ from leakgauge.inversion.metrics.table import (
 )
 from leakgauge.inversion.observed import Reconstruction
 from leakgauge.inversion.run.attempt import Attempt
+from leakgauge.inversion.run.exposing import singled_out
 from leakgauge.inversion.run.rebuilt import Curve, Rebuilt, Scores
 from leakgauge.inversion.run.received import Received
 from leakgauge.inversion.run.scenario import Scenario
@@ -128,6 +129,7 @@ def scored(
         rounds=rounds or {},
         confidence=None if sure is None else reordered(sure, order),
         layer="" if search.layer is None else search.layer.layer,
+        singled_out=singled_out(batches, truth, scenario.y, scenario.public),
     )
 
 

@@ -37,6 +37,9 @@ class Rebuilt:
         confidence: how sure the method is of each cell of a table ``[N, C]``, from 0 to 1; None for
             a method that does not say, and where no record may be kept.
         layer: name of the layer whose inputs were recovered in place of records; else empty.
+        singled_out: for each record the p value that it fits the rebuilt ones no better than public
+            records do, the excess of its score, and the number of these, float64 ``[3, N]``; None
+            where it was not computed.
     """
 
     x: Tensor
@@ -51,6 +54,7 @@ class Rebuilt:
     count: int = -1
     confidence: Tensor | None = None
     layer: str = ""
+    singled_out: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.count < 0:
@@ -88,8 +92,9 @@ class Rebuilt:
         figures = [(of, name, values) for of, scores in sets for name, values in scores.items()]
         # A column's name may hold what a file's name may not.
         arrays = {"x": self.x, "truth": self.truth}
-        if self.confidence is not None:
-            arrays["confidence"] = self.confidence
+        for name in ("confidence", "singled_out"):
+            if (one := getattr(self, name)) is not None:
+                arrays[name] = one
         arrays |= {f"figure-{at}": values for at, (_, _, values) in enumerate(figures)}
         plain = {
             "figures": [[of, name] for of, name, _ in figures],
@@ -126,4 +131,5 @@ class Rebuilt:
             count=plain["count"],
             confidence=tensors.get("confidence"),
             layer=plain["layer"],
+            singled_out=tensors.get("singled_out"),
         )

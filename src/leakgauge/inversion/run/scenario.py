@@ -52,6 +52,7 @@ class Scenario:
         guess: a record ``[...]`` that uses no gradient: the mean of public ones.
         public: other records of the data, which are not attacked: a sample, encoded as ``x``.
         drawn: how the records were drawn: ``"distinct"``, ``"random"`` or ``"first"``.
+        rows: their positions in the user's data ``[N]``, counted from 0.
         pixels: turns records into images; None for other records.
         schema: columns of a table; None for other records.
         classes: names of the labels.
@@ -67,6 +68,7 @@ class Scenario:
     guess: Tensor
     public: Dataset
     drawn: str
+    rows: NDArray[np.int64]
     pixels: Pixels | None = None
     schema: Schema | None = None
     classes: tuple[str, ...] = ()
@@ -170,6 +172,7 @@ def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
         guess=torch.zeros_like(x[0]),
         public=public,
         drawn=drawn,
+        rows=rows[attacked],
         pixels=pixels,
         classes=tuple(table.classes),
         notes=(*source.notes, *table.notes, scaled if len(others) else _ALL_ATTACKED),
@@ -202,6 +205,7 @@ def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
         guess=data.x[others].mean(dim=0),
         public=Dataset(data.x[others[some]], _outputs_of_labels(spec, table, data.y[others[some]])),
         drawn=drawn,
+        rows=table.rows[drawn_rows],
         schema=data.schema,
         classes=tuple(table.classes),
         notes=(*source.notes, *table.notes),
@@ -235,6 +239,7 @@ def _text_scenario(source: Source, spec: InversionSpec) -> Scenario:
         guess=frequent_tokens(data.x[others]).to(spec.device),
         public=Dataset(data.x[public].to(spec.device), data.y[public].to(spec.device)),
         drawn=drawn,
+        rows=rows,
         notes=source.notes,
     )
 

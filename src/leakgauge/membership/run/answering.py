@@ -16,6 +16,7 @@ from leakgauge.defenses import none
 from leakgauge.membership.adversaries.adversary import MembershipAttack
 from leakgauge.membership.checking import attacks_of, defenses_of
 from leakgauge.membership.run.at_risk import AtRisk, keep_at_risk, most_at_risk, supported
+from leakgauge.membership.run.exposing import record_tests
 from leakgauge.membership.run.federated import federated_targets
 from leakgauge.membership.run.over_participants import over_participants
 from leakgauge.membership.run.preparing import MembershipPrepared
@@ -34,6 +35,7 @@ from leakgauge.membership.run.target_model import TargetModel, given_target, tra
 from leakgauge.membership.run.training import MembershipRecipe
 from leakgauge.membership.spec import QUESTION, MembershipSpec
 from leakgauge.results.measurements import HEADLINE, CellContext, Measurement
+from leakgauge.results.record_tests import keep_record_tests
 from leakgauge.runs.parts import Kept, begin, each_once
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
@@ -65,8 +67,9 @@ def answer(
     models, missing = _target_models(prepared, folder, progress)
     scored, refused = _attacked(prepared.spec, models, folder, progress, workers)
     measurements = list(_measurements(prepared, models, scored))
-    at_risk = _at_risk(prepared.spec.at_risk, measurements, scored, models)
+    at_risk = _at_risk(prepared, measurements, scored, models)
     keep_at_risk(folder.files, at_risk)
+    keep_record_tests(folder.files, record_tests(prepared, measurements, scored, models))
     return Answer(prepared.run, measurements, (*missing, *refused))
 
 
@@ -212,13 +215,14 @@ def _measurements(
 
 
 def _at_risk(
-    count: int,
+    prepared: MembershipPrepared,
     measurements: Sequence[Measurement],
     scored: Mapping[Part, Sequence[AttackScores]],
     models: TargetModels,
 ) -> dict[str, Sequence[AtRisk]]:
     """Return the records most at risk under each defense, by its headline's strongest attack."""
     found: dict[str, Sequence[AtRisk]] = {}
+    count = prepared.spec.at_risk
     for part in dict.fromkeys(
         (one.defense, one.knowledge, one.adversary) for one in measurements if one.round == HEADLINE
     ):
@@ -229,7 +233,7 @@ def _at_risk(
             for one in most_at_risk(
                 scores.targets,
                 model.targets.member,
-                model.targets.rows.cpu().numpy(),
+                prepared.rows_of(model.targets.rows),
                 count=count,
                 calibrate=supported(scores.validation, model.validation.member, among=among),
             )

@@ -4,6 +4,8 @@ import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
+from torch import Tensor
+
 from leakgauge.core.checks import require
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source
@@ -13,6 +15,7 @@ from leakgauge.membership.run.roles import RecordRoles, assign_roles
 from leakgauge.membership.run.target_model import layers_of
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import Run
+from leakgauge.results.statistics import Ints
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import Records, describe_run, records_of, refuse_of_a_table, roles_for
 
@@ -30,6 +33,8 @@ class MembershipPrepared(Prepared):
         run: settings and facts for the report.
         label: name of the label.
         snapshots: snapshots of a given model; empty if a model is trained.
+        positions: position of each record in the user's data ``[n]``; None for all of them in
+            order.
     """
 
     spec: MembershipSpec
@@ -39,6 +44,15 @@ class MembershipPrepared(Prepared):
     run: Run
     label: str
     snapshots: Sequence[Task] = ()
+    positions: Ints | None = None
+
+    def rows_of(self, records: Tensor) -> Ints:
+        """Return the rows of records ``[k]`` in the user's data.
+
+        Of a given model they count its members first, then the others.
+        """
+        rows = records.cpu().numpy()
+        return rows if self.positions is None else self.positions[rows]
 
     def inputs(self) -> dict[str, str]:
         """Return the digest of a given model with its members and non-members."""
@@ -77,7 +91,16 @@ def prepare(spec: MembershipSpec, source: Source) -> MembershipPrepared:
         defense.check(task)
     _refuse_layers(spec, task, data)
     run = _described(spec, source, records, roles, task)
-    return MembershipPrepared(spec, source, task, data.to(spec.device), roles, run, records.label)
+    return MembershipPrepared(
+        spec,
+        source,
+        task,
+        data.to(spec.device),
+        roles,
+        run,
+        records.label,
+        positions=records.rows,
+    )
 
 
 def _resolved(spec: MembershipSpec, source: Source) -> MembershipSpec:

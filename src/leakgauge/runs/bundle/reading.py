@@ -14,9 +14,9 @@ from leakgauge.results.measurements import ADVERSARY, REPORT_FILE, Measurement
 from leakgauge.results.metrics import metric_named
 from leakgauge.runs.assessment import Finding
 from leakgauge.runs.audit import UNFINISHED, AuditRun
-from leakgauge.runs.page import files_of, read_audit, read_comparison, render_folder
+from leakgauge.runs.page import read_audit, read_comparison, render_folder
 from leakgauge.runs.question import Question, answering, ask_of
-from leakgauge.runs.store import CELL_FILE, Description, Store, read_description
+from leakgauge.runs.store import CELL_FILE, Description, Store, files_of, read_description
 from leakgauge.runs.timings import read_timings
 
 IN_TITLE = ("data", "ask", "secret", "defense", ADVERSARY)

@@ -1,0 +1,170 @@
+"""The part of a report on single records: which are exposed, by which attacks, and how surely."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from leakgauge.report.templates import render
+from leakgauge.report.wording import count, number
+from leakgauge.results.exposure import (
+    LEVEL,
+    NOT_ATTACKED,
+    AttackOverlap,
+    ExposedRecord,
+    Exposure,
+    title_of,
+)
+from leakgauge.results.record_tests import CORRECTED, DATA, SHARED, RecordTest
+
+MOST = 20
+"""Records that the report shows, at most; ``exposure.csv`` has all."""
+
+
+@dataclass(frozen=True)
+class ExposureView:
+    """What a page shows of the tests under one defense.
+
+    Attributes:
+        defense: name of the defense.
+        says: the result in one sentence.
+        numbering: how rows are counted.
+        titles: title of each test.
+        tests: the tests.
+        overlaps: what each finds, alone or with others.
+        least: for each test what it needs to name any record.
+        records: the most exposed records.
+        cells: text of each record's cells by test.
+        notes: the worst records, and what p values suppose.
+    """
+
+    defense: str
+    says: str
+    numbering: str
+    titles: Sequence[str]
+    tests: Sequence[RecordTest]
+    overlaps: Sequence[AttackOverlap]
+    least: Sequence[str]
+    records: Sequence[ExposedRecord]
+    cells: Sequence[Sequence[str]]
+    notes: Sequence[str]
+
+
+def exposure_html(found: Sequence[Exposure]) -> Markup:
+    """Return the part of the page; empty where no question tested single records."""
+    if not found:
+        return Markup("")
+    values: dict[str, Any] = {
+        "views": [view_of(one, several=len(found) > 1) for one in found],
+        "level": LEVEL,
+        "most": MOST,
+    }
+    return render("leakgauge.report", "exposure.html.j2", values)
+
+
+def view_of(exposure: Exposure, *, several: bool = False) -> ExposureView:
+    """Return what a page shows; ``several`` names the defense in the sentence."""
+    records, tests = exposure.most(MOST), exposure.tests
+    return ExposureView(
+        defense=exposure.defense,
+        says=exposure_sentence(exposure, several=several),
+        numbering="" if exposure.numbering == DATA else exposure.numbering,
+        titles=[title_of(one, tests) for one in tests],
+        tests=tests,
+        overlaps=exposure.overlaps,
+        least=[least_named(one, len(tests)) for one in tests],
+        records=records,
+        cells=[[_cell(one, at, tests) for at in range(len(tests))] for one in records],
+        notes=list(dict.fromkeys(line for one in tests for line in _notes(one))),
+    )
+
+
+def exposure_sentence(exposure: Exposure, *, several: bool = False) -> str:
+    """Return how many records are named above chance, in one sentence."""
+    named, attacked = int(exposure.named.any(axis=1).sum()), len(exposure.rows)
+    where = ("" if exposure.defense == "none" else f" with {exposure.defense}") if several else ""
+    where = " without a defense" if several and exposure.defense == "none" else where
+    verb = "is" if named <= 1 else "are"
+    many = count(named) if named else "None"
+    relative = dict.fromkeys(one.ask for one in exposure.tests if one.dependence == CORRECTED)
+    than = f"; by {' and '.join(relative)}, above others with the same secret" if relative else ""
+    return (
+        f"{many} of the {count(attacked)} attacked records {verb} named above chance{where}{than}."
+    )
+
+
+def least_named(test: RecordTest, tests: int) -> str:
+    """Return how many records must score above all others before the test names one.
+
+    Args:
+        test: the test.
+        tests: number of tests under the same defense.
+    """
+    records = len(set(test.unit.tolist())) if len(test.unit) else len(test.rows)
+    records = 1 if test.dependence == CORRECTED else records
+    least = 1 / (int(test.others.max(initial=0)) + 1)
+    needed = math.ceil(records * tests * least / LEVEL - 1e-9)
+    if needed <= 1:
+        return "1 record"
+    if test.dependence != SHARED or needed > records:
+        return "none: too few others"
+    return f"{count(needed)} {'users' if len(test.unit) else 'records'} above all others"
+
+
+def _notes(test: RecordTest) -> list[str]:
+    """Return the worst record of a test, and what its p values suppose, a sentence each."""
+    shared = f"The records of one user share a test of {test.ask}." if len(test.unit) else ""
+    return [line for line in (test.worst, shared, test.assumes) if line]
+
+
+def _cell(record: ExposedRecord, at: int, tests: Sequence[RecordTest]) -> str:
+    """Return a record's figures by one test, in a few words."""
+    one, test = record.figures[at], tests[at]
+    if one.status == NOT_ATTACKED:
+        return NOT_ATTACKED
+    parts = [f"{count(one.as_high)} of {count(one.others)}"]
+    if one.figure is not None:
+        guess = "" if one.guess is None else f", {test.without} {number(one.guess)}"
+        parts.append(f"{test.metric} {number(one.figure)}{guess}")
+    return "; ".join(parts)
+
+
+def exposure_as_json(found: Sequence[Exposure]) -> list[dict[str, Any]]:
+    """Return the tests and the most exposed records under each defense, as plain values."""
+    return [
+        {
+            "defense": one.defense,
+            "says": exposure_sentence(one, several=len(found) > 1),
+            "tests": [
+                {
+                    "ask": test.ask,
+                    **({"secret": test.secret} if test.secret else {}),
+                    "adversary": test.adversary,
+                    "knowledge": test.knowledge,
+                    "versus": test.versus,
+                    "attacked": each.attacked,
+                    "named": each.named,
+                    "named_by_it_alone": each.alone,
+                    "attacked_by_another_too": each.also_attacked,
+                }
+                for test, each in zip(one.tests, one.overlaps, strict=True)
+            ],
+            "records": [_record_as_json(record) for record in one.most(MOST)],
+        }
+        for one in found
+    ]
+
+
+def _record_as_json(record: ExposedRecord) -> dict[str, Any]:
+    figures = [
+        {"status": one.status} if one.status == NOT_ATTACKED else asdict(one)
+        for one in record.figures
+    ]
+    return {
+        "row": record.row,
+        "named": record.named,
+        "adjusted_p": record.adjusted,
+        "by_test": figures,
+    }
