@@ -16,11 +16,12 @@ import statistics
 import sys
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from leakgauge.data import open_data
+from leakgauge.data import Roles, open_data
 from leakgauge.data.altered import shuffled
 from leakgauge.data.source import Source, frame_source
 from leakgauge.inference.checking import check
@@ -63,7 +64,7 @@ def opened(text: str) -> tuple[str, Source, dict[str, str]]:
     )
 
 
-def stage_of(data: Source, settings: dict[str, object]) -> GameStage:
+def stage_of(data: Source, settings: dict[str, Any]) -> GameStage:
     """Return the stage of property inference."""
     spec = InferenceSpec(ask=("property",), **settings)
     check(spec)
@@ -115,8 +116,9 @@ def compare(text: str, seeds: int, rounds: int, trials: int) -> None:
 def placebos(text: str, count: int) -> None:
     """Print how many audits of shuffled secrets have an interval above chance."""
     _, data, roles = opened(text)
-    secret = roles.get("secret") or data.roles.secrets[0]
-    group = roles.get("group") or data.roles.group
+    known = data.roles or Roles("")
+    secret = roles.get("secret") or known.secrets[0]
+    group = roles.get("group") or known.group
     above = {"without": 0, "with": 0}
     for seed in range(count):
         moved = shuffled(data, secret, users=group, seed=seed)

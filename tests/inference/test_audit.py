@@ -9,6 +9,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
 from leakgauge.inference import Forest, Logistic
+from leakgauge.inference.metrics import BEYOND
 from leakgauge.inference.run import attack_round, audit, make_stage, measure, trajectory
 from leakgauge.inference.run.figures import scored
 from leakgauge.inference.run.readings import RunReading
@@ -57,7 +58,8 @@ def test_every_round_and_the_accumulation_have_every_metric() -> None:
     found = audit(small_stage(records(1.0), FOREST))
     whens = {(r.metric, r.round) for r in found if r.adversary}
     metrics = ("auroc", "tpr_at_1_fpr", "success", "advantage", "information_nats")
-    assert whens == {(m, when) for m in metrics for when in (1, 2, ACCUMULATED)}
+    beyond = {(m, ACCUMULATED) for m in BEYOND.values()}
+    assert whens == {(m, when) for m in metrics for when in (1, 2, ACCUMULATED)} | beyond
     assert figure(found, "auroc").curve is not None
     assert figure(found, "accuracy", 2).estimate.value > 0.6
 
