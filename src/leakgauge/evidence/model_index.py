@@ -73,8 +73,7 @@ def _metric(one: Headline) -> dict[str, Any]:
 
 
 def _title(one: Headline) -> str:
-    """Return a name such as ``leakgauge property inference AUROC``."""
-    figure = one.figure
-    inferred = " inference" if figure.question in ("inference", "membership") else ""
-    under = "" if figure.defense == UNDEFENDED else f" under {figure.defense}, {figure.knowledge}"
-    return f"leakgauge {one.topic.replace('.', ' of ')}{inferred} {one.metric.label}{under}"
+    """Return a name such as ``leakgauge property audit: AUROC``."""
+    under = "" if one.figure.defense == UNDEFENDED else f" under {one.figure.defense}"
+    known = f", {one.figure.knowledge} adversary" if under else ""
+    return f"leakgauge {one.topic.replace('.', ' of ')} audit: {one.metric.label}{under}{known}"
