@@ -20,7 +20,7 @@ class Logged:
     Attributes:
         figures: the leading figures, such as ``property.auroc`` and ``property.auroc.low``.
         verdicts: verdicts, such as ``property.verdict``; and what was not completed.
-        settings: settings, such as ``inference.trials``; data and version.
+        settings: settings by question and name; data and version.
         page: ``report.html``; empty if it is withheld.
     """
 
