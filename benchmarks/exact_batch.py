@@ -14,7 +14,7 @@ how many records have exact inputs (to 0.1 % of the largest), certified batches,
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ NUMBERS, GROUPS = 6, (2, 7, 16, 9, 14, 10)
 WIDTH, SEEDS = NUMBERS + sum(GROUPS), 3
 NOISES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-2, 1.0)
 SAME = 1e-3
-LAYERS = (
+LAYERS: tuple[tuple[str, dict[str, Any], str, int], ...] = (
     *(
         ("cifar10", {"net": net}, "", count)
         for net in ("cnn-2", "alexnet")
@@ -177,9 +177,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     for name in options.part.split(","):
-        counts = map(int, options.batches.split(","))
-        parts = {
-            "ratio": lambda counts=counts: ratio(counts),
+        parts: dict[str, Callable[[], Iterator[str]]] = {
+            "ratio": lambda: ratio(map(int, options.batches.split(","))),
             "certificates": lambda: certificates(options.gradients),
             "layers": lambda: layers(options.seeds),
         }

@@ -208,6 +208,53 @@ class Result:
             write_text(Path(path), html)
         return html
 
+    def log_to(
+        self,
+        tracker: str,
+        *,
+        run: str | None = None,
+        step: int | None = None,
+        private_records: bool = False,
+    ) -> str:
+        """Log figures, verdicts, settings and the report to a tracker; return what went where.
+
+        Figures have flat names: ``property.auroc``, ``property.auroc.low``, ``.high`` and ``.n``,
+        and ``prune_rate_0.9/adaptive/property.auroc`` under a defense.
+
+        Args:
+            tracker: ``"mlflow"``, ``"wandb"`` or ``"tensorboard"``.
+            run: name of a new run (of TensorBoard: its folder). None takes the active run; without
+                one, a new run that the tracker names.
+            step: step of a training that the figures belong to.
+            private_records: whether to send a report that shows private records.
+
+        Raises:
+            InputError: the tracker is unknown or not installed, or refuses what it gets.
+        """
+        from leakgauge.catalog import questions
+        from leakgauge.evidence.logged import logged
+        from leakgauge.integrations.trackers import check_tracker, log_to
+
+        check_tracker(tracker)
+        known = questions()
+        given = logged(self.run, self.sections, known, private_records=private_records)
+        return log_to(tracker, given, run=run, step=step)
+
+    def model_index(self, model_name: str, *, source_url: str = "") -> str:
+        """Return the figures as metadata of a Hugging Face model card: YAML of a ``model-index``.
+
+        Args:
+            model_name: name of the model.
+            source_url: address of the report or audit card; empty for none.
+
+        Raises:
+            InputError: the name is empty.
+        """
+        from leakgauge.catalog import questions
+        from leakgauge.evidence.model_index import model_index
+
+        return model_index(self.run, questions(), model_name, source_url=source_url)
+
     def _repr_html_(self) -> str:
         """Return the summary that a notebook shows."""
         from html import escape

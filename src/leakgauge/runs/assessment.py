@@ -60,6 +60,16 @@ class Finding:
     open_end: bool = False
 
 
+def leading(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings that the answer is based on; without any for a test, all of it."""
+
+    def test(one: Finding) -> tuple[str, str, str]:
+        return one.figure.game, one.figure.secret, one.figure.defense
+
+    led = {test(one) for one in findings if one.leads}
+    return [one for one in findings if one.leads or test(one) not in led]
+
+
 @dataclass(frozen=True)
 class Baseline:
     """What is known without the attack.

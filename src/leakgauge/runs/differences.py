@@ -58,8 +58,8 @@ def read_finished(folder: Path) -> AuditRun:
     description = read_description(folder)
     require(
         not description.is_grid,
-        f"{shown} holds a grid, whose own page compares its cells; to compare two audits, make "
-        "each by leakgauge audit with its own --out",
+        f"{shown} holds a grid, whose own page compares its cells; expected the --out of one "
+        "audit, made by leakgauge audit",
     )
     return read_audit(folder, description)
 

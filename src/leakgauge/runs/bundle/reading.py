@@ -12,7 +12,7 @@ from leakgauge.report.bundle.entry import Entry, RunFigure, strongest
 from leakgauge.report.compare import Comparison, Group, distinguishing_names, groups, title_of
 from leakgauge.results.measurements import ADVERSARY, REPORT_FILE, Measurement
 from leakgauge.results.metrics import metric_named
-from leakgauge.runs.assessment import Finding
+from leakgauge.runs.assessment import Finding, leading
 from leakgauge.runs.audit import UNFINISHED, AuditRun
 from leakgauge.runs.page import read_audit, read_comparison, render_folder
 from leakgauge.runs.question import Question, answering, ask_of
@@ -89,7 +89,7 @@ def _audit(
         if question is None:
             raise InputError(f"the question {key!r} is not installed; install its package")
         findings = question.assessment(answer, files_of(Store(folder), key)).findings
-        points += _leading([_point(one, question, audit) for one in _leads(findings)])
+        points += _strongest_of_each([_point(one, question, audit) for one in leading(findings)])
     left = [key for key, why in audit.refused.items() if why == UNFINISHED]
     warned = sum(len(answer.run.warnings) for answer in audit.answers.values())
     words = "1 warning" if warned == 1 else f"{warned} warnings"
@@ -99,17 +99,7 @@ def _audit(
     return ReadRun(replace(entry, apart=apart), "", None if left else audit)
 
 
-def _leads(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings that the answer stands on; without any for a test, all of it."""
-
-    def test(one: Finding) -> tuple[str, str, str]:
-        return one.figure.game, one.figure.secret, one.figure.defense
-
-    led = {test(one) for one in findings if one.leads}
-    return [one for one in findings if one.leads or test(one) not in led]
-
-
-def _leading(points: Sequence[RunFigure]) -> list[RunFigure]:
+def _strongest_of_each(points: Sequence[RunFigure]) -> list[RunFigure]:
     """Return the strongest figure of each topic and defense."""
     defenses = dict.fromkeys(one.defense for one in points)
     each = (strongest(one for one in points if one.defense == name) for name in defenses)
