@@ -12,9 +12,8 @@ from leakgauge.results.measurements import Measurement
 from leakgauge.results.metrics import Metric, metric_named
 from leakgauge.runs.assessment import Finding, leading
 from leakgauge.runs.audit import AuditRun
-from leakgauge.runs.page import files_of
 from leakgauge.runs.question import Question, answering, ask_of
-from leakgauge.runs.store import Store
+from leakgauge.runs.store import Store, files_of
 
 
 @dataclass(frozen=True)
