@@ -19,7 +19,7 @@ from leakgauge.inference.words import FRESH
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import HEADLINES, level_of, strength_of
 from leakgauge.report.section import Level
-from leakgauge.report.wording import change, number, percent
+from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement, Run
 from leakgauge.results.scores import smallest_detectable
 from leakgauge.runs.spec import NONE
@@ -124,10 +124,8 @@ def _as_much(beyond: Beyond | None) -> str:
     if beyond is None or beyond.is_shown:
         return ""
     least = "more" if beyond.difference.high < 0 else "as much"
-    return (
-        f"; the {beyond.alone} of a batch tell {least}, without its gradient (AUROC "
-        f"{number(beyond.auroc)}, difference {change(beyond.difference)})"
-    )
+    auroc = number(beyond.auroc)
+    return f"; {beyond.alone} tell {least}, without the batch's gradient (AUROC {auroc})"
 
 
 def _none_seen(run: Run, one: Measurement) -> str:
