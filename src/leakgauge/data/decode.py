@@ -92,10 +92,13 @@ def number_text(value: float, column: Column, *, rebuilt: bool = False) -> str:
     >>> age = Column("age", "number", 0, 1, mean=40, scale=10)
     >>> number_text(7.23e-8, age), number_text(38.99999998, age), number_text(0.5, age)
     ('0', '39', '0.5')
+    >>> number_text(1e-313, Column("change", "number", 0, 1, mean=1e-313, scale=1))
+    '0'
     """
     size = max(abs(value - column.mean), column.scale if rebuilt else 0.0)
     if not 0 < size < math.inf:
-        return np.format_float_positional(value, trim="-")
+        rounding = abs(value) <= np.finfo(np.float64).eps * column.scale  # of a mean of 0
+        return np.format_float_positional(0.0 if rounding else value, trim="-")
     # Adding 0 turns -0 into 0.
     rounded = round(float(value), 5 - math.floor(math.log10(size))) + 0.0
     return np.format_float_positional(rounded, trim="-")
