@@ -23,7 +23,8 @@ def audited(tmp_path_factory) -> Path:
     words = ("--label", "income", "--ask", "reconstruction", "--set", "reconstruction.images=4")
     ended = run("audit", table, *words, "--out", out)
     assert ended.returncode == 0, ended.stderr
-    assert "4 of the 4 attacked records are named above chance." in ended.stdout
+    said = "4 of the 4 attacked records are named above chance; if nothing leaks, at most 5 %"
+    assert said in ended.stdout
     return out
 
 

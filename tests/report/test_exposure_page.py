@@ -62,7 +62,10 @@ def test_json_and_csv_have_the_order_of_the_page() -> None:
     assert [one["defense"] for one in values] == ["none", "sign"]
     assert [one["row"] for one in values[0]["records"]][:2] == [159, 158]
     assert values[0]["records"][1]["by_test"][1] == {"status": "not attacked"}
-    assert values[0]["says"].endswith("named above chance without a defense.")
+    assert (
+        "named above chance without a defense; if nothing leaks, at most 5 % of"
+        in values[0]["says"]
+    )
 
 
 def test_csv_has_every_attacked_record_under_each_defense(tmp_path: Path) -> None:

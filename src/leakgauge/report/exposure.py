@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from leakgauge.report.templates import render
-from leakgauge.report.wording import count, number
+from leakgauge.report.wording import count, number, percent
 from leakgauge.results.exposure import (
     LEVEL,
     NOT_ATTACKED,
@@ -90,9 +90,9 @@ def exposure_sentence(exposure: Exposure, *, several: bool = False) -> str:
     many = count(named) if named else "None"
     relative = dict.fromkeys(one.ask for one in exposure.tests if one.dependence == CORRECTED)
     than = f"; by {' and '.join(relative)}, above others with the same secret" if relative else ""
-    return (
-        f"{many} of the {count(attacked)} attacked records {verb} named above chance{where}{than}."
-    )
+    error = f"; if nothing leaks, at most {percent(LEVEL)} of audits name one" if named else ""
+    said = f"{many} of the {count(attacked)} attacked records {verb} named above chance"
+    return f"{said}{where}{than}{error}."
 
 
 def least_named(test: RecordTest, tests: int) -> str:
