@@ -84,8 +84,8 @@ def view_of(exposure: Exposure, *, several: bool = False) -> ExposureView:
 def exposure_sentence(exposure: Exposure, *, several: bool = False) -> str:
     """Return how many records are named above chance, in one sentence."""
     named, attacked = int(exposure.named.any(axis=1).sum()), len(exposure.rows)
-    where = ("" if exposure.defense == "none" else f" with {exposure.defense}") if several else ""
-    where = " without a defense" if several and exposure.defense == "none" else where
+    under = " without a defense" if exposure.defense == "none" else f" with {exposure.defense}"
+    where = under if several else ""
     verb = "is" if named <= 1 else "are"
     many = count(named) if named else "None"
     relative = dict.fromkeys(one.ask for one in exposure.tests if one.dependence == CORRECTED)

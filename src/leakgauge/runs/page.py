@@ -12,6 +12,7 @@ from leakgauge.report.compare import Comparison, FinishedCell, PaperFigure
 from leakgauge.report.exposure import exposure_html
 from leakgauge.report.page import Page, render_page
 from leakgauge.report.section import Section
+from leakgauge.results.exposure import Exposure
 from leakgauge.results.measurements import (
     MEASUREMENTS_FILE,
     REPORT_FILE,
@@ -108,14 +109,20 @@ def write_report(
     audit: AuditRun, questions: Mapping[str, Question], sections: Sequence[Section] = ()
 ) -> Path:
     """Write the report of an audit into its folder, and its exposure by record."""
-    path = audit.path / REPORT_FILE
-    write_text(path, render_audit(audit, sections or sections_of(audit, questions)))
-    write_exposure(audit, exposures_of(audit))
+    path, found = audit.path / REPORT_FILE, exposures_of(audit)
+    write_text(path, _rendered_audit(audit, sections or sections_of(audit, questions), found))
+    write_exposure(audit, found)
     return path
 
 
 def render_audit(audit: AuditRun, sections: Sequence[Section]) -> str:
     """Return the report of an audit as one HTML page; the same measurements give the same bytes."""
+    return _rendered_audit(audit, sections, exposures_of(audit))
+
+
+def _rendered_audit(
+    audit: AuditRun, sections: Sequence[Section], exposed: Sequence[Exposure]
+) -> str:
     return render_page(
         Page(
             command=audit.description.command,
@@ -126,7 +133,7 @@ def render_audit(audit: AuditRun, sections: Sequence[Section]) -> str:
             repeat=audit.description.repeat,
             not_asked=audit.description.notes,
             refused=audit.refused,
-            records=exposure_html(exposures_of(audit)),
+            records=exposure_html(exposed),
         )
     )
 

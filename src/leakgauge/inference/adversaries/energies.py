@@ -13,11 +13,8 @@ from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inference.adversaries.calibration import Calibrated, calibrate
 from leakgauge.inference.adversaries.logistic import Regression, regressed
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.views import View
+from leakgauge.inference.adversaries.views import View, small_leaves
 from leakgauge.results.statistics import Floats
-
-SMALL_LEAF = 16
-"""Leaves with at most this many coordinates are also features themselves, with signs."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +61,7 @@ class EnergyView:
             for axis in (1, 2) if name == first else (2,):
                 energy = squares.sum(dim=axis)
                 parts.append(self._log(energy, each) + 2 * scale.log()[:, None])
-        small = [flat_leaf(leaf) for leaf in grads.values() if leaf[0].numel() <= SMALL_LEAF]
-        return torch.cat([*parts, *small], dim=1)
+        return torch.cat([*parts, *small_leaves(grads)], dim=1)
 
     def _log(self, energy: Tensor, most: int) -> Tensor:
         width = -(-energy.shape[1] // most)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.types import Grads, Params
-from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inference.adversaries.record_gradients import sent_alone
 from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.views import small_leaves
 
 SHARES = (1e-3, 3e-2)
 """Squared singular values below these shares of their sum count less and less."""
@@ -31,9 +31,6 @@ MOST_WHITENED = 512
 
 MOST_INPUTS, MOST_OUTPUTS = 4096, 2048
 """Largest numbers of inputs and outputs of a layer that is read; a larger one is passed over."""
-
-SMALL_LEAF = 16
-"""Leaves with at most this many coordinates are also features themselves."""
 
 FEWEST_DIRECTIONS = 32
 """Directions of the outputs that a projection keeps, at least; else two for each record."""
@@ -102,8 +99,7 @@ class LayerInputs:
         if self.kept:
             rows = self.outputs[:, : self.kept].T @ weight / scale[:, :, None]
             found += self._projections(rows, ones[:, : self.kept])
-        small = [flat_leaf(leaf) for leaf in grads.values() if leaf[0].numel() <= SMALL_LEAF]
-        return torch.cat([*(one.to(bias.dtype) for one in found), *small], dim=1)
+        return torch.cat([*(one.to(bias.dtype) for one in found), *small_leaves(grads)], dim=1)
 
     def _projections(self, rows: Tensor, ones: Tensor) -> list[Tensor]:
         """Return a last column ``[n, D]`` for each share, from the inner products of rows.

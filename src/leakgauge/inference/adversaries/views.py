@@ -13,11 +13,14 @@ from torch.nn.functional import max_pool1d
 
 from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
-from leakgauge.gradients.flattening import flatten
+from leakgauge.gradients.flattening import flat_leaf, flatten
 from leakgauge.results.statistics import Floats
 
 View = Callable[[Grads], Tensor]
 """Maps gradients with leaves ``[n, *p]`` to features ``[n, D]``, row by row."""
+
+SMALL_LEAF = 16
+"""Leaves with at most this many coordinates are features themselves in some views."""
 
 MOST_DEVIATIONS = 8.0
 """Bound on standardised features, in standard deviations of the shadow batches."""
@@ -34,6 +37,16 @@ class FlattenView:
     def __call__(self, grads: Grads) -> Tensor:
         """Return all coordinates ``[n, D]``."""
         return flatten(grads)
+
+
+def small_leaves(grads: Grads) -> list[Tensor]:
+    """Return the small leaves ``[n, d]``, such as the last bias, with signs.
+
+    >>> leaves = small_leaves({"weight": torch.ones(2, 5, 4), "bias": torch.ones(2, 5)})
+    >>> [list(leaf.shape) for leaf in leaves]
+    [[2, 5]]
+    """
+    return [flat_leaf(leaf) for leaf in grads.values() if leaf[0].numel() <= SMALL_LEAF]
 
 
 TABLE_KERNEL, OTHER_KERNEL = 3, 10
