@@ -692,3 +692,23 @@ def test_models_start_like_torchs_from_their_own_randomness(ours, torchs):
 def test_small_images_are_refused():
     with pytest.raises(InputError, match="side is 4"):
         cnn(1, 2, 4, generator=generator())
+
+
+def test_a_convolution_that_overruns_keeps_its_layout() -> None:
+    """Innermost channels would end the process on AVX2: one point, a stride, 4 channels."""
+    layouts = []
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.short = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 6, 1, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.first(x)
+            layouts.append(x.is_contiguous(memory_format=torch.channels_last))
+            return self.short(x).mean((2, 3))
+
+    task, x = Task(Net(), F.cross_entropy), torch.randn(3, 2, 3, 8, 8)
+    batch_gradients(task, params_of(task.model), x, torch.tensor([[0, 1]] * 3), method="loop")
+    assert layouts
+    assert not any(layouts)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from leakgauge.core.precision import full_precision
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Task
 from leakgauge.gradients import batch_gradients, params_of
@@ -60,12 +61,12 @@ NETS = {
 }
 
 
-def step_of(name: str, rows: int, *, training: bool = False):
+def step_of(name: str, rows: int, *, training: bool = False, device: str = "cpu"):
     """Return the objective, records and labels of ``rows`` targets of two records."""
-    model = NETS[name]().train(training)
+    model = NETS[name]().train(training).to(device)
     task, params = Task(model, F.cross_entropy), params_of(model)
     x, y = torch.randn(rows, 2, 3, 8, 8, generator=torch_stream(0, "x")), torch.tensor([[1, 2]])
-    y = y.expand(rows, 2)
+    x, y = x.to(device), y.expand(rows, 2).to(device)
     wanted = batch_gradients(task, params, x.flip(1), y, method="loop")
     compared = against(Cosine(), wanted)
     return (lambda x, y: compared(differentiable_gradients(task, params, x, y))), x, y
@@ -177,3 +178,33 @@ def test_a_long_search_ends_as_without_recording(how: str, monkeypatch) -> None:
         found.append(engine.reconstruct(*given, shape=(1, 3, 8, 8), labels=y, seed=0))
     assert torch.equal(found[0].x, found[1].x)
     assert torch.equal(found[0].losses, found[1].losses)
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
+@needs_gpu
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("name", NETS)
+def test_on_a_gpu_a_recording_becomes_one_graph(name: str, rows: int) -> None:
+    """Its results stay after later calls, and are those of the CPU up to rounding."""
+    on_cpu, x, y = step_of(name, rows)
+    with full_precision():
+        objective = step_of(name, rows, device="cuda")[0]
+        recorded = RecordedObjective(objective)
+        found = [
+            slope(recorded, scale * x.cuda(), y.cuda()) for scale in (1.0, -0.5, 2.0, 0.1, 3.0)
+        ]
+    assert recorded.on_gpu
+    for scale, (value, way) in zip((1.0, -0.5, 2.0, 0.1, 3.0), found, strict=True):
+        wanted = slope(on_cpu, scale * x, y)
+        torch.testing.assert_close(value.cpu(), wanted[0], rtol=1e-4, atol=1e-5)
+        assert float((way.cpu() - wanted[1]).norm()) < 2e-3 * float(wanted[1].norm())
+
+
+@needs_gpu
+def test_what_a_gpu_cannot_capture_is_repeated_as_it_is() -> None:
+    recording = Recording(lambda x: (x[x > 0].sum()[None],))
+    found = [float(recording(torch.tensor([-1.0, v], device="cuda"))[0]) for v in (1.0, 2, 3, 4, 5)]
+    assert found == [1, 2, 3, 4, 5]
+    assert not recording.on_gpu

@@ -1,6 +1,8 @@
 """The precision that numbers have, and the tolerances that follow from it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,6 +66,29 @@ def spacing(values: Tensor, eps: float) -> Tensor:
     """
     _, exponent = torch.frexp(values.double())
     return torch.where(values == 0, 0.0, eps / 2 * 2.0 ** exponent.double())
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Multiply float32 in full inside the block, and restore the settings after it.
+
+    On a GPU torch's convolutions round their factors to TF32, with errors of a thousandth. That
+    hides small gradients and differences from an attack, and a certificate would not hold.
+
+    >>> with full_precision():
+    ...     torch.backends.cuda.matmul.fp32_precision
+    'ieee'
+    """
+    own: list[Any] = [torch.backends.cuda.matmul]
+    own += [torch.backends.cudnn.conv, torch.backends.cudnn.rnn]  # type: ignore[attr-defined]
+    before = [one.fp32_precision for one in own]
+    for one in own:
+        one.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for one, was in zip(own, before, strict=True):
+            one.fp32_precision = was
 
 
 def is_coarse(dtype: torch.dtype) -> bool:

@@ -116,7 +116,7 @@ def probe(task: Task, params: Params, x: Tensor, y: Tensor, *, method: GradientM
 
     @functools.cache
     def looped() -> Task:
-        if seen.written or not (seen.convolves and x.dim() == 4):
+        if seen.written or seen.overruns or not (seen.convolves and x.dim() == 4):
             return task
         return _channels_last(private(original, params), x, y) or task
 

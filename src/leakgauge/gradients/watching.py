@@ -15,13 +15,14 @@ class OperationWatcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         random: an operation that draws random numbers; empty if none does.
         written: names of buffers that change.
         convolves: whether the model has convolutions.
+        overruns: whether one of these has no safe kernel with innermost channels; see ``overruns``.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.random = ""
         self.written: list[str] = []
-        self.convolves = False
+        self.convolves = self.overruns = False
         self._places: set[int] = set()
         self._followed: dict[str, tuple[Tensor, int]] = {}
 
@@ -45,7 +46,9 @@ class OperationWatcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.nondeterministic_seeded in func.tags:
             self.random = func.overloadpacket.__name__
-        self.convolves |= func.overloadpacket is torch.ops.aten.convolution
+        if func.overloadpacket is torch.ops.aten.convolution:
+            self.convolves = True
+            self.overruns |= overruns(args[0], args[1], args[3])
         if func._schema.is_mutable:
             self._note(func._schema.arguments, args, kwargs or {})
         return func(*args, **(kwargs or {}))
@@ -61,6 +64,19 @@ class OperationWatcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 several = values if isinstance(values, list | tuple) else [values]
                 tensors = [value for value in several if isinstance(value, Tensor)]
                 self._places.update(map(_place, tensors))
+
+
+def overruns(x: Tensor, weight: Tensor, stride: Sequence[int]) -> bool:
+    """Return whether oneDNN 3.12 on AVX2 writes past its buffer with innermost channels.
+
+    It does (``double free or corruption``) in the weight gradient of a kernel of one point with a
+    stride and fewer than 8 channels.
+
+    >>> overruns(torch.ones(1, 4, 8, 8), torch.ones(6, 4, 1, 1), (2, 2))
+    True
+    """
+    point = all(side == 1 for side in weight.shape[2:])
+    return point and max(stride) > 1 and x.shape[1] < 8
 
 
 def _place(value: Tensor) -> int:

@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from leakgauge.gradients.watching import overruns
+
 _KERNELS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
@@ -55,18 +57,9 @@ class Geometry:
 
     def weight_gradient(self, dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         """Return ``[O, I / groups, ...]``, summed over rows; only ``weight.shape`` is used."""
-        if self._overruns(x, weight):
+        if overruns(x, weight, self.stride):
             dy, x = dy.contiguous(), x.contiguous()
         return self._backward(dy, x, weight, 1)
-
-    def _overruns(self, x: Tensor, weight: Tensor) -> bool:
-        """Return whether oneDNN 3.12 on AVX2 writes past its buffer with innermost channels.
-
-        It does (``double free or corruption``) for kernels of one point with a stride and fewer
-        than 8 channels.
-        """
-        point = all(side == 1 for side in weight.shape[2:])
-        return point and max(self.stride) > 1 and x.shape[1] < 8
 
     def _backward(self, dy: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
         result: Tensor = torch.ops.aten.convolution_backward(

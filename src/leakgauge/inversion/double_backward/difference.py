@@ -15,8 +15,7 @@ gradient is read twice.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import compress
 from typing import cast
@@ -24,6 +23,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from leakgauge.core.precision import full_precision
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.inversion.double_backward.first_order import (
     ReluMaskReplay,
@@ -233,7 +233,7 @@ class Difference:
 
         No slope is computed if ``x`` does not require a gradient.
         """
-        with _all_digits():
+        with full_precision():
             given = zip(x.detach(), y, self._numbers(rows), strict=True)
             if not x.requires_grad:
                 return torch.stack([self._value(*one) for one in given])
@@ -265,17 +265,3 @@ class Difference:
         after = first_order_slope(self._task, self._slots, weights, x, y, masks)
         masks.finish()
         return (after,)
-
-
-@contextmanager
-def _all_digits() -> Iterator[None]:
-    """Multiply in full single precision on a GPU: TF32 rounds by more than ``STEP``."""
-    own = torch.backends.cudnn.conv, torch.backends.cuda.matmul  # type: ignore[attr-defined]
-    before = [one.fp32_precision for one in own]
-    for one in own:
-        one.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        for one, was in zip(own, before, strict=True):
-            one.fp32_precision = was

@@ -6,8 +6,8 @@ operations that they end in, in their order, so its results are the same to the 
 not depend on the records is computed once.
 
 A recording is used only after it gave the results of the computation itself twice, for two
-different inputs. A model that cannot be recorded, for example one that looks at values, is computed
-as it is each time.
+different inputs. On a GPU it then becomes one CUDA graph, if that gives the same, too. A model that
+cannot be recorded, for example one that looks at values, is computed as it is each time.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from leakgauge.gradients.flattening import alike
 from leakgauge.gradients.probing import REFUSALS
+from leakgauge.inversion.double_backward.cuda_graph import CudaGraph, as_cuda_graph
 
 Computation = Callable[..., Sequence[Tensor]]
 """Detached tensors -> detached tensors."""
@@ -51,12 +52,18 @@ class Recording:
     def __init__(self, compute: Computation) -> None:
         self._compute = compute
         self._flat: fx.GraphModule | None = None
+        self._graph: CudaGraph | None = None
         self._calls = 0
 
     @property
     def replays(self) -> bool:
         """Whether the next call repeats the recording."""
         return self._flat is not None and self._calls >= _CHECKS
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the next call is one CUDA graph."""
+        return self._graph is not None
 
     @property
     def operations(self) -> list[fx.Node]:
@@ -66,13 +73,26 @@ class Recording:
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
         """Return what the computation returns."""
         if self._calls >= _CHECKS:
-            return self._compute(*inputs) if self._flat is None else _run(self._flat, inputs)
+            return self._repeated(inputs)
         results = self._compute(*inputs)
         if self._calls == 0:
             self._flat = record(self._compute, inputs)
         if self._flat is not None and not _same(results, _run(self._flat, inputs)):
             self._flat = None
         self._calls += 1
+        return results
+
+    def _repeated(self, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+        if self._graph is not None:
+            return self._graph(*inputs)
+        if self._flat is None:
+            return self._compute(*inputs)
+        results = _run(self._flat, inputs)
+        if self._calls == _CHECKS:
+            self._calls += 1
+            graph = as_cuda_graph(self._flat.forward, inputs)
+            if graph is not None and _same(results, graph(*inputs)):
+                self._graph = graph
         return results
 
 
@@ -99,6 +119,11 @@ class RecordedObjective:
     def replays(self) -> bool:
         """Whether the next call repeats a recording."""
         return self._of_records.replays or self._of_both.replays
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the next call is one CUDA graph."""
+        return self._of_records.on_gpu or self._of_both.on_gpu
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the objective ``[N]``, differentiable once where ``x`` requires a gradient."""

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from leakgauge.core.checks import InputError
+from leakgauge.core.precision import full_precision
 from leakgauge.inversion.attack import assumptions, order_warnings, search_progress
 from leakgauge.inversion.labels.inference import label_accuracy
 from leakgauge.inversion.metrics.lpips import NO_WEIGHTS, Lpips
@@ -41,6 +42,7 @@ from leakgauge.runs.work import WorkFolder
 Finished = list[tuple[Attempt, Rebuilt]]
 
 
+@full_precision()
 def answer(
     prepared: InversionPrepared | ReceivedPrepared,
     folder: WorkFolder,
