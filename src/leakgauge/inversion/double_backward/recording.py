@@ -43,14 +43,15 @@ class Recording:
 
     Args:
         compute: returns detached tensors from detached ones.
+        cuda_graph: whether a recording on a GPU becomes a CUDA graph.
 
     >>> double = Recording(lambda x: (2 * x,))
     >>> [double(torch.tensor([value]))[0].item() for value in (1.0, 2.0, 3.0)]
     [2.0, 4.0, 6.0]
     """
 
-    def __init__(self, compute: Computation) -> None:
-        self._compute = compute
+    def __init__(self, compute: Computation, *, cuda_graph: bool = True) -> None:
+        self._compute, self._may_capture = compute, cuda_graph
         self._flat: fx.GraphModule | None = None
         self._graph: CudaGraph | None = None
         self._calls = 0
@@ -88,7 +89,7 @@ class Recording:
         if self._flat is None:
             return self._compute(*inputs)
         results = _run(self._flat, inputs)
-        if self._calls == _CHECKS:
+        if self._calls == _CHECKS and self._may_capture:
             self._calls += 1
             graph = as_cuda_graph(self._flat.forward, inputs)
             if graph is not None and _same(results, graph(*inputs)):
@@ -103,6 +104,7 @@ class RecordedObjective:
         objective: ``(x [N, B, ...], y [N, B] or [N, B, classes]) -> [N]``, differentiable in ``x``,
             and in ``y`` where these are soft labels. Whether ``y`` requires a gradient is the same
             in all calls.
+        cuda_graph: as in ``Recording``.
 
     >>> squared = RecordedObjective(lambda x, y: x.square().sum(1))
     >>> x = torch.tensor([[3.0]], requires_grad=True)
@@ -110,10 +112,14 @@ class RecordedObjective:
     6.0
     """
 
-    def __init__(self, objective: Callable[[Tensor, Tensor], Tensor]) -> None:
+    def __init__(
+        self, objective: Callable[[Tensor, Tensor], Tensor], *, cuda_graph: bool = True
+    ) -> None:
         self._objective = objective
-        self._of_records = Recording(lambda x, y: self._slopes(x, y, soft=False))
-        self._of_both = Recording(lambda x, y: self._slopes(x, y, soft=True))
+        self._of_records = Recording(
+            lambda x, y: self._slopes(x, y, soft=False), cuda_graph=cuda_graph
+        )
+        self._of_both = Recording(lambda x, y: self._slopes(x, y, soft=True), cuda_graph=cuda_graph)
 
     @property
     def replays(self) -> bool:
