@@ -75,7 +75,9 @@ def step_of(name: str, rows: int, *, training: bool = False, device: str = "cpu"
 def slope(objective, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     x = x.clone().requires_grad_()
     value = objective(x, y)
-    return value.detach(), torch.autograd.grad((value * torch.arange(1, 1 + len(x)).to(x)).sum(), x)[0]
+    return value.detach(), torch.autograd.grad(
+        (value * torch.arange(1, 1 + len(x)).to(x)).sum(), x
+    )[0]
 
 
 @pytest.mark.parametrize("training", [False, True])

@@ -46,7 +46,7 @@ def singled_out(batches: Tensor, truth: Tensor, labels: Tensor, public: Dataset)
         scores, others = _fit(rebuilt, true), _fit(rebuilt, public.x)
         for place, score in enumerate(scores):
             row = at * truth.shape[1] + place
-            same = others[public.y == labels[row]] if in_classes else others
+            same = others[(public.y == labels[row]).cpu()] if in_classes else others
             found[:, row] = _ranked(score, same)
     return found
 
