@@ -299,3 +299,14 @@ def test_an_audit_says_how_the_table_was_read(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "--sep :" in done.stdout
     assert "sep: ':'" in (tmp_path / "run" / "run.yaml").read_text()
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx"])
+def test_a_column_may_be_called_self(ending: str, tmp_path: Path) -> None:
+    """As in HMDA's table of loans: whether an applicant is self-employed."""
+    path = tmp_path / f"loans.{ending}"
+    frame = pd.DataFrame({"self": ["yes", "no", ""] * 4, "deny": ["1,5", "2,5", "3,5"] * 4})
+    write = frame.to_csv if ending == "csv" else frame.to_excel
+    write(path, index=False)
+    read = open_data(str(path)).frame
+    assert list(read["self"].dropna().unique()) == ["yes", "no"]

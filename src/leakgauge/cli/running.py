@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -284,4 +284,6 @@ def _row(section: "Section", row: Any) -> Mapping[str, Any]:
         "metric": row.metric,
         "figure": figure,
         "chance": row.chance,
+        **({} if row.standing is None else {"reference": asdict(row.standing)}),
+        **({"causes": [asdict(one) for one in row.causes]} if row.causes else {}),
     }

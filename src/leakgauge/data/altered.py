@@ -16,6 +16,7 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset
 from leakgauge.data.image_files import PixelArray
+from leakgauge.data.replaced import with_columns
 from leakgauge.data.source import Source
 from leakgauge.results.statistics import Ints
 
@@ -53,7 +54,9 @@ def shuffled(source: Source, column: str, *, users: str | None, seed: int) -> So
     require(column in source.frame, f"the table has no column {column!r}")
     owners = None if users is None else pd.factorize(source.frame[users])[0]
     moved = _moved(source.frame[column], owners, rng)
-    return _named(source, f"shuffled {column} {seed}", frame=source.frame.assign(**{column: moved}))
+    return _named(
+        source, f"shuffled {column} {seed}", frame=with_columns(source.frame, {column: moved})
+    )
 
 
 def shuffled_users(source: Source, users: str, *, seed: int) -> Source:
@@ -65,7 +68,7 @@ def shuffled_users(source: Source, users: str, *, seed: int) -> Source:
         order = torch.from_numpy(rng.permutation(len(data.users))).to(data.users.device)
         return _named(source, f"users {seed}", dataset=replace(data, users=data.users[order]))
     moved = _moved(source.frame[users], None, rng)
-    return _named(source, f"users {seed}", frame=source.frame.assign(**{users: moved}))
+    return _named(source, f"users {seed}", frame=with_columns(source.frame, {users: moved}))
 
 
 def marked_users(source: Source, users: str, *, seed: int) -> Source:
@@ -80,7 +83,7 @@ def marked_users(source: Source, users: str, *, seed: int) -> Source:
     owners = pd.factorize(source.frame[users])[0]
     marks = rng.normal(size=(int(owners.max()) + 1, MARKS))
     columns = {_free(f"{MARK} {at}", source.frame): marks[owners, at] for at in range(MARKS)}
-    return _named(source, f"marks {seed}", frame=source.frame.assign(**columns))
+    return _named(source, f"marks {seed}", frame=with_columns(source.frame, columns))
 
 
 def random_label(source: Source, label: str, *, seed: int) -> Source:
@@ -95,7 +98,7 @@ def random_label(source: Source, label: str, *, seed: int) -> Source:
         order = torch.from_numpy(rng.permutation(len(data.y))).to(data.y.device)
         return _named(source, f"labels {seed}", dataset=replace(data, y=data.y[order]))
     drawn = [f"label {one}" for one in rng.integers(LABELS, size=len(source.frame))]
-    return _named(source, f"labels {seed}", frame=source.frame.assign(**{label: drawn}))
+    return _named(source, f"labels {seed}", frame=with_columns(source.frame, {label: drawn}))
 
 
 def with_planted_secret(source: Source, secret: str) -> tuple[Source, str]:
@@ -117,7 +120,7 @@ def with_planted_secret(source: Source, secret: str) -> tuple[Source, str]:
             f"a square of each image has a brightness that reveals {secret!r}",
         )
     name = _free(f"{COPY}{secret}", source.frame)
-    frame = source.frame.assign(**{name: source.frame[secret]})
+    frame = with_columns(source.frame, {name: source.frame[secret]})
     return _named(source, f"copy {secret}", frame=frame), (
         f"a feature of each record is a copy of {secret!r}"
     )

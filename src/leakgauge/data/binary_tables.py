@@ -14,6 +14,7 @@ from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.outside import parse_json
 from leakgauge.data.columns import quoted
 from leakgauge.data.missing import NONE_TOO, name_missing
+from leakgauge.data.replaced import with_columns
 from leakgauge.data.text_tables import TextFormat
 
 Parsed = tuple[pd.DataFrame, Sequence[str]]
@@ -116,7 +117,7 @@ def _exact(frame: pd.DataFrame, read: Callable[[list[str]], "pa.Table"]) -> pd.D
         for name in names
         if name in columns.schema.names and columns.schema.field(name).type in _NULLABLE
     }
-    return frame.assign(**{name: column.array for name, column in exact.items()})
+    return with_columns(frame, {name: column.array for name, column in exact.items()})
 
 
 def _inexact(frame: pd.DataFrame) -> list[str]:

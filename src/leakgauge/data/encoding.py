@@ -12,6 +12,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require, require_known
 from leakgauge.core.types import Column, Dataset, Schema
+from leakgauge.data.replaced import with_columns
 from leakgauge.data.table import Roles, Table, make_table
 from leakgauge.results.statistics import Floats, Ints
 
@@ -208,7 +209,7 @@ def make_picture_table(
     for name in (*used, *roles.drop):
         require_known(name, columns, f"the images have no column {name!r}")
     kept = [name for name in frame.columns if str(name) in used]
-    numbered = frame[kept].assign(**{_ROW: np.arange(len(frame))})
+    numbered = with_columns(frame[kept], {_ROW: np.arange(len(frame))})
     table = make_table(numbered, replace(roles, drop=()), drop_missing=drop_missing)
     return table, table.features[_ROW].to_numpy().astype(np.int64)
 

@@ -10,6 +10,7 @@ import pandas as pd
 from leakgauge.core.checks import require
 from leakgauge.core.names import few
 from leakgauge.data.columns import quoted
+from leakgauge.data.replaced import with_columns
 from leakgauge.data.written import distinct
 
 MISSING = (
@@ -92,7 +93,7 @@ def without_words(frame: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
             met |= set(column[found])
             hidden |= {str(name): column.mask(found)} if found.any() else {}
     refuse_absent(words, met)
-    return frame.assign(**hidden) if hidden else frame
+    return with_columns(frame, hidden)
 
 
 def _of(names: list[str], kind: str) -> str:

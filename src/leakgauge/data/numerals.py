@@ -13,6 +13,7 @@ from pandas.api import types as dtypes
 from leakgauge.core.names import few
 from leakgauge.data.columns import quoted
 from leakgauge.data.missing import is_placeholder
+from leakgauge.data.replaced import with_columns
 from leakgauge.data.written import remember
 
 MOST_JUNK = 0.05
@@ -114,7 +115,7 @@ def read_numerals(
             if read.mark is None and not decimal:
                 said.append(read.assumed(name, mark))
         notes += said
-    return frame.assign(**changed) if changed else frame, list(dict.fromkeys(notes)), seen
+    return with_columns(frame, changed), list(dict.fromkeys(notes)), seen
 
 
 @dataclass(frozen=True, eq=False)

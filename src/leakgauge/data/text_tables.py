@@ -16,6 +16,7 @@ from leakgauge.core.checks import require
 from leakgauge.data.missing import MISSING, NONE_TOO, name_missing, refuse_absent
 from leakgauge.data.number_texts import FRACTIONS, INTEGERS, WHOLE, in_one_form
 from leakgauge.data.numerals import THOUSANDS, read_numerals
+from leakgauge.data.replaced import with_columns
 from leakgauge.data.text_encoding import as_utf8
 from leakgauge.data.text_parsing import parsed, parsed_whole
 from leakgauge.data.tidying import numbered
@@ -181,7 +182,7 @@ def _with_texts(
             gone = raw[changed[name].isna().to_numpy()]
             words[name] = [one for one in gone.unique() if one in NONE_TOO - {*how.missing}]
     refuse_absent(how.missing, met)
-    return (frame.assign(**changed) if changed else frame), name_missing(words)
+    return with_columns(frame, changed), name_missing(words)
 
 
 def _losing(frame: pd.DataFrame, content: bytes, separator: str, how: TextFormat) -> list[int]:
@@ -232,7 +233,7 @@ def _with_dots(
     if not dotted:
         return frame, []
     read, notes, _ = read_numerals(pd.DataFrame(dotted), decimal=",")
-    return frame.assign(**{str(name): column for name, column in read.items()}), notes
+    return with_columns(frame, {str(name): column for name, column in read.items()}), notes
 
 
 def _has_fractions(frame: pd.DataFrame) -> bool:

@@ -3,10 +3,9 @@
 import math
 
 from leakgauge.results.metrics import UTILITY, Metric
-from leakgauge.results.scores import ADVANTAGE, AUROC, SUCCESS, TPR_AT_1_FPR
+from leakgauge.results.scores import ADVANTAGE, AUROC, SUCCESS, TPR_AT_1_FPR, TRAIN_ACCURACY
 
 TPR_AT_01_FPR = "tpr_at_01_fpr"
-TRAIN_ACCURACY = "train_accuracy"
 MEMBERS_NORM, OTHERS_NORM = "gradient_norm_members", "gradient_norm_others"
 
 METRICS = {

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from leakgauge.report.templates import render
@@ -17,7 +18,8 @@ from leakgauge.results.exposure import (
     Exposure,
     title_of,
 )
-from leakgauge.results.record_tests import CORRECTED, DATA, SHARED, RecordTest
+from leakgauge.results.record_tests import DATA, SHARED, RecordTest
+from leakgauge.results.statistics import Bools
 
 MOST = 20
 """Records that the report shows, at most; ``exposure.csv`` has all."""
@@ -88,7 +90,7 @@ def exposure_sentence(exposure: Exposure, *, several: bool = False) -> str:
     where = under if several else ""
     verb = "is" if named <= 1 else "are"
     many = count(named) if named else "None"
-    relative = dict.fromkeys(one.ask for one in exposure.tests if one.dependence == CORRECTED)
+    relative = dict.fromkeys(one.ask for one in exposure.tests if len(one.family))
     than = f"; by {' and '.join(relative)}, above others with the same secret" if relative else ""
     error = f"; if nothing leaks, at most {percent(LEVEL)} of audits name one" if named else ""
     said = f"{many} of the {count(attacked)} attacked records {verb} named above chance"
@@ -102,15 +104,22 @@ def least_named(test: RecordTest, tests: int) -> str:
         test: the test.
         tests: number of tests under the same defense.
     """
-    records = len(set(test.unit.tolist())) if len(test.unit) else len(test.rows)
-    records = 1 if test.dependence == CORRECTED else records
-    least = 1 / (int(test.others.max(initial=0)) + 1)
-    needed = math.ceil(records * tests * least / LEVEL - 1e-9)
+    of_families = [_needed(test, family, tests) for family in test.families]
+    needed, records = min(of_families, key=lambda pair: (pair[0] > pair[1], pair[0]))
     if needed <= 1:
         return "1 record"
     if test.dependence != SHARED or needed > records:
         return "none: too few others"
     return f"{count(needed)} {'users' if len(test.unit) else 'records'} above all others"
+
+
+def _needed(test: RecordTest, family: Bools, tests: int) -> tuple[int, int]:
+    """Return how many records of a family must score above all others, and how many it has."""
+    units = test.unit[family] if len(test.unit) else test.rows[family]
+    records = len(np.unique(units))
+    least = 1 / (int(test.others[family].max(initial=0)) + 1)
+    corrections = tests * len(test.families)
+    return math.ceil(records * corrections * least / LEVEL - 1e-9), records
 
 
 def _notes(test: RecordTest) -> list[str]:

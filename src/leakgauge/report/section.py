@@ -40,6 +40,49 @@ class Badge:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """The place of a figure among reference audits.
+
+    Attributes:
+        above: number of reference audits with a smaller figure.
+        low: number with a figure below the lower end of the interval.
+        high: number with a figure below the upper end.
+        of: number of reference audits.
+    """
+
+    above: int
+    low: int
+    high: int
+    of: int
+
+    @property
+    def words(self) -> str:
+        """The place in a few words."""
+        which = f"{self.of} reference audits of tables"
+        ends = f" ({self.low} to {self.high} over its interval)" if self.low < self.high else ""
+        return (
+            f"more than {self.above} of {which}{ends}"
+            if self.above
+            else f"none of {which} has less{ends}"
+        )
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A known cause of leakage that a run shows.
+
+    Attributes:
+        name: its name.
+        words: the cause in a few words, with its figures.
+        shared: number of reference audits that show it, too.
+    """
+
+    name: str
+    words: str
+    shared: int = 0
+
+
+@dataclass(frozen=True)
 class Row:
     """One line of the report's summary.
 
@@ -59,6 +102,8 @@ class Row:
         remedy: what helps where the answer is inconclusive, in a sentence; empty if unknown.
         beyond: headline figure less that of the strongest baseline without gradients; None without
             such a baseline.
+        standing: its place among reference audits; None without enough of them.
+        causes: its known causes.
     """
 
     ask: str
@@ -75,6 +120,22 @@ class Row:
     open_end: bool = False
     remedy: str = ""
     beyond: Estimate | None = None
+    standing: Standing | None = None
+    causes: Sequence[Cause] = ()
+
+    @property
+    def context(self) -> str:
+        """The place and the known causes in one or two sentences; empty without both."""
+        place = f"Leaks {self.standing.words}." if self.standing else ""
+        several = "s" if len(self.causes) > 1 else ""
+        known = "; ".join(self._told(one) for one in self.causes)
+        return " ".join(filter(None, [place, f"Known cause{several}: {known}." if known else ""]))
+
+    def _told(self, cause: Cause) -> str:
+        if self.standing is None:
+            return cause.words
+        shared = f"{cause.shared} of them" if cause.shared else "none of them"
+        return f"{cause.words}, as in {shared}"
 
     @property
     def interval(self) -> str:

@@ -104,15 +104,17 @@ class Exposure:
 
     @cached_property
     def rows(self) -> Ints:
-        """Rows of all records that a test attacks ``[r]``, the most exposed first."""
+        """Rows of all records that a test attacks ``[r]``, the most exposed first.
+
+        Equal corrected p values, often 1, are ordered by the distance above the others: the p
+        values themselves would favour the test with most others.
+        """
         cells = [
-            (test.rows, adjusted, test.p_value, -test.excess)
+            (test.rows, adjusted, -test.excess)
             for test, adjusted in zip(self.tests, self._adjusted, strict=True)
         ]
-        rows, adjusted, p_value, excess = (
-            np.concatenate([one[part] for one in cells]) for part in range(4)
-        )
-        ordered = rows[np.lexsort((rows, excess, p_value, adjusted))]
+        rows, adjusted, excess = (np.concatenate([one[part] for one in cells]) for part in range(3))
+        ordered = rows[np.lexsort((rows, excess, adjusted))]
         _, first = np.unique(ordered, return_index=True)
         return np.asarray(ordered[np.sort(first)])
 

@@ -8,7 +8,7 @@ value is uniform or larger (Vovk et al., conformal prediction).
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -19,13 +19,13 @@ import scipy
 from leakgauge.core.checks import require
 from leakgauge.core.files import DamagedError, replacing
 from leakgauge.core.knowledge import STATIC
-from leakgauge.results.statistics import Floats, Ints
+from leakgauge.results.statistics import Bools, Floats, Ints
 
 RECORD_TESTS_FILE = "record-tests.npz"
 
-SHARED, ANY, CORRECTED = "shared", "any", "corrected"
-"""Dependence of the p values of a test: all come from one set of others, or it is unknown, or they
-are corrected already, by the largest score of all records."""
+SHARED, ANY = "shared", "any"
+"""Dependence of the p values of a test: those of a family come from one set of others, or it is
+unknown."""
 
 DATA = "data"
 """Numbering of rows: as in the user's data, counted from 0."""
@@ -44,7 +44,7 @@ class RecordTest:
         p_value: p value of each ``[n]``.
         excess: distance of each score above those of the others, in standard deviations ``[n]``;
             it orders equal p values.
-        others: number of records, or of permutations, that each is compared with ``[n]``.
+        others: number of records that each is compared with ``[n]``.
         defense: name of the defense.
         knowledge: what the attack knows of the defense.
         figure: how much the attack learns of each record ``[n]``; empty for none.
@@ -53,8 +53,10 @@ class RecordTest:
         without: what ``guess`` is, in a word or two.
         unit: code of what is tested ``[n]``, equal for records that share one test, such as those
             of one user; empty where each record has its own.
+        family: code of the family of each ``[n]``, which is corrected by itself and then for the
+            number of families; empty where all are of one.
         secret: name of the secret; empty for none.
-        dependence: ``SHARED``, ``ANY`` or ``CORRECTED``.
+        dependence: ``SHARED`` or ``ANY``.
         worst: a sentence on the record that one half of the trials shows as worst, by the other
             half; empty for none.
         versus: what the records are compared with, in a few words.
@@ -76,6 +78,7 @@ class RecordTest:
     metric: str = ""
     without: str = "guess"
     unit: Ints
+    family: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     secret: str = ""
     dependence: str = ANY
     worst: str = ""
@@ -89,10 +92,24 @@ class RecordTest:
         Of p values that share their others, Benjamini and Hochberg's correction bounds the false
         discovery rate; of any others, Holm's bounds the probability of one false name.
         """
+        found = np.empty(len(self.rows))
+        for family in self.families:
+            found[family] = np.minimum(self._adjusted(family) * len(self.families), 1.0)
+        return found
+
+    @property
+    def families(self) -> list[Bools]:
+        """Whether each record is in each family ``[n]``; one family without ``family``."""
+        if not len(self.family):
+            return [np.ones(len(self.rows), dtype=bool)]
+        return [self.family == one for one in np.unique(self.family)]
+
+    def _adjusted(self, family: Bools) -> Floats:
+        p_value = self.p_value[family]
         if not len(self.unit):
-            return corrected(self.p_value, self.dependence)
-        _, first, of_unit = np.unique(self.unit, return_index=True, return_inverse=True)
-        return corrected(self.p_value[first], self.dependence)[of_unit]
+            return corrected(p_value, self.dependence)
+        _, first, of_unit = np.unique(self.unit[family], return_index=True, return_inverse=True)
+        return corrected(p_value[first], self.dependence)[of_unit]
 
     @property
     def as_high(self) -> Ints:
@@ -106,7 +123,7 @@ def corrected(p_value: Floats, dependence: str) -> Floats:
     Args:
         p_value: p values ``[n]``.
         dependence: ``SHARED`` for Benjamini and Hochberg's correction, which conformal p values of
-            one set of others allow, ``ANY`` for Holm's, or ``CORRECTED`` for none.
+            one set of others allow, or ``ANY`` for Holm's.
 
     References:
         Benjamini and Hochberg, J. R. Stat. Soc. B 1995; Holm, Scand. J. Stat. 1979; Bates et al.,
@@ -115,8 +132,6 @@ def corrected(p_value: Floats, dependence: str) -> Floats:
     >>> corrected(np.array([0.01, 0.5, 0.02]), ANY).tolist()
     [0.03, 0.5, 0.04]
     """
-    if dependence == CORRECTED:
-        return p_value
     if dependence == SHARED:
         return np.asarray(scipy.stats.false_discovery_control(p_value), dtype=np.float64)
     order = np.argsort(p_value, kind="stable")

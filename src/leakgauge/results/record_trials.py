@@ -1,24 +1,22 @@
-"""Which records make the secret of their batches easier to name? An exact permutation test.
+"""Which records make the secret of their batches easier to name?
 
-A trial is a batch of records with one secret, and its score says how surely an attack names the
-secret. The game drew the batches at random, so if the score does not depend on who is in a batch,
-all deals of the scores to the trials of one block and one secret are equally likely.
+A trial is a batch of records with one secret, and its odds say how surely an attack names each
+secret. A record that dominates its batches moves the odds of its secret up or down, also where
+nothing is known: a coin then decides whether it moves them towards the truth. So a record counts as
+exposed only next to others that nothing but chance can move as far: records with another secret,
+which move the same odds, and records with its own secret, which move them down.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse
-from numpy.random import Generator
 
+from leakgauge.results.record_tests import against_others
 from leakgauge.results.statistics import Floats, Ints, clopper_pearson
 
-PERMUTATIONS = 999
-CHUNK = 100
-"""Permutations that are scored at once."""
-
 MOST = 30.0
-"""Largest size of a score: beyond it, surer is not more."""
+"""Largest size of log odds: beyond it, surer is not more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,16 +25,20 @@ class RecordsOfTrials:
 
     Attributes:
         records: each record that some, but not all, trials of its kind hold ``[r]``.
-        p_value: p values ``[r]``, corrected for all records by the largest of them (max T).
-        excess: mean score of a record's trials above that of others of its kind, in standard
+        secret: code of the secret of each record's trials ``[r]``.
+        p_value: p values ``[r]``, not corrected for the number of records.
+        excess: distance of each record's effect above the largest of the others, in their standard
             deviations ``[r]``.
+        others: number of those others ``[r]``.
         figure: share of a record's trials whose secret is named right ``[r]``.
         guess: the same of the other trials of its kind ``[r]``.
     """
 
     records: Ints
+    secret: Ints
     p_value: Floats
     excess: Floats
+    others: Ints
     figure: Floats
     guess: Floats
 
@@ -63,50 +65,61 @@ class WorstRecord:
 
 
 def records_of_trials(
-    score: Floats,
-    right: Floats,
-    rows: Ints,
-    kind: Ints,
-    *,
-    rng: Generator,
-    permutations: int = PERMUTATIONS,
+    odds: Floats, truth: Ints, right: Floats, rows: Ints, block: Ints
 ) -> RecordsOfTrials:
     """Return how exposed each record is by the trials that hold it.
 
+    The effect of a record on the odds of a secret is the sum over its trials, less the mean of
+    their kind (block and secret), in standard deviations over random deals of the odds to the
+    trials. The p value of a record with secret v is the larger one of two conformal ones: the rank
+    of its effect on the odds of v among those of records with other secrets, and among the effects
+    on the odds of v, with the other sign, of records with secret v. Where secrets are independent
+    of the records, the first is valid if all records are in as many trials, and the second if
+    effects are as often upwards as downwards; the larger one is valid if either is.
+
     Args:
-        score: log odds of the true secret of each trial ``[n]``.
-        right: whether the secret is named right ``[n]``, a share where values tie.
+        odds: log odds of each secret ``[n, V]``.
+        truth: code of each trial's secret ``[n]``; no record is in trials of two secrets.
+        right: whether the secret is named right ``[n]``, a share where secrets tie.
         rows: records of each trial ``[n, B]``.
-        kind: code of each trial's block and secret ``[n]``; deals are within one kind.
-        rng: draws the permutations.
-        permutations: number of deals.
+        block: code of each trial's block ``[n]``.
 
     References:
-        Westfall and Young, Resampling-Based Multiple Testing, 1993 (single-step max T).
+        Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005 (the p value);
+        Barber and Candes, Annals of Statistics 2015 (effects with the other sign as a reference).
     """
-    table = _Table.of(rows, kind)
-    centred = table.centred(np.clip(score, -MOST, MOST))
-    spread = table.spread(centred)
-    excess = table.excess(centred[:, None], spread)[:, 0]
-    largest = np.concatenate(
-        [
-            table.excess(np.stack([centred[table.deal(rng)] for _ in range(count)], 1), spread).max(
-                0
-            )
-            for count in _chunks(permutations)
-        ]
-    )
-    as_high = permutations - np.searchsorted(np.sort(largest), excess - 1e-9, side="left")
+    values = odds.shape[1]
+    table = _Table.of(rows, block * values + truth)
+    secret = table.secrets(truth)
+    p_value, excess = np.ones(len(secret)), np.zeros(len(secret))
+    others = np.zeros(len(secret), dtype=np.int64)
+    for value in np.unique(secret):
+        own = secret == value
+        effect = table.effects(np.clip(odds[:, value], -MOST, MOST))
+        p, far = against_others(effect[own], -effect[own])
+        n = int(own.sum())
+        p, number = np.minimum(p * (n + 1) / n, 1.0), np.full(n, n - 1)  # without the record itself
+        if n < len(own):
+            crossed, beyond = against_others(effect[own], effect[~own])
+            larger = crossed >= p
+            p, far = np.where(larger, crossed, p), np.where(larger, beyond, far)
+            number = np.where(larger, len(own) - n, number)
+        p_value[own], excess[own], others[own] = p, far, number
     figure, guess = table.shares(right)
-    p_value = np.asarray((1 + as_high) / (permutations + 1), np.float64)
-    return RecordsOfTrials(table.records, p_value, excess, figure, guess)
+    return RecordsOfTrials(table.records, secret, p_value, excess, others, figure, guess)
 
 
 def worst_record(score: Floats, right: Floats, rows: Ints, kind: Ints) -> WorstRecord | None:
     """Return the worst record as chosen on one half of the trials and evaluated on the other.
 
     The largest of many figures is large by chance; the half that did not choose is unbiased. None
-    where no record is in both halves. The arguments are those of ``records_of_trials``.
+    where no record is in both halves.
+
+    Args:
+        score: log odds of the true secret of each trial ``[n]``.
+        right: as for ``records_of_trials``.
+        rows: records of each trial ``[n, B]``.
+        kind: code of each trial's block and secret ``[n]``.
     """
     order = np.argsort(kind, kind="stable")
     first, second = order[::2], order[1::2]
@@ -114,9 +127,8 @@ def worst_record(score: Floats, right: Floats, rows: Ints, kind: Ints) -> WorstR
     both = np.isin(table.records, rows[second])
     if not both.any():
         return None
-    centred = table.centred(np.clip(score[first], -MOST, MOST))
-    excess = table.excess(centred[:, None], table.spread(centred))[:, 0]
-    record = int(table.records[int(np.argmax(np.where(both, excess, -np.inf)))])
+    effect = table.effects(np.clip(score[first], -MOST, MOST))
+    record = int(table.records[int(np.argmax(np.where(both, effect, -np.inf)))])
     holds = (rows[second] == record).any(axis=1)
     alike = np.isin(kind[second], kind[second][holds]) & ~holds
     own, n = right[second][holds], int(holds.sum())
@@ -124,10 +136,6 @@ def worst_record(score: Floats, right: Floats, rows: Ints, kind: Ints) -> WorstR
     _, high = clopper_pearson(int(np.ceil(own.sum())), n)
     guess = float(right[second][alike].mean()) if alike.any() else float("nan")
     return WorstRecord(record, float(own.mean()), low, high, n, guess)
-
-
-def _chunks(count: int) -> list[int]:
-    return [min(CHUNK, count - done) for done in range(0, count, CHUNK)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,34 +174,26 @@ class _Table:
         able = _by_row(of_kind, left) > 0
         return cls(names[able], holds[able], kinds, of_kind[able], sizes)
 
-    def deal(self, rng: Generator) -> Ints:
-        """Return a random permutation ``[n]`` of the trials within each kind."""
-        order, drawn = np.argsort(self.kind, kind="stable"), np.empty(len(self.kind), dtype=int)
-        drawn[order] = np.lexsort((rng.random(len(self.kind)), self.kind))
-        return drawn
+    def secrets(self, truth: Ints) -> Ints:
+        """Return the secret of each record's trials ``[r]``."""
+        return np.asarray(truth[self.holds.indices[self.holds.indptr[:-1]]])
 
-    def centred(self, score: Floats) -> Floats:
-        """Return the scores ``[n]`` minus the mean of their kind."""
+    def effects(self, score: Floats) -> Floats:
+        """Return the sum of each record's scores less the mean of their kind ``[r]``.
+
+        It is in standard deviations over deals of the scores to the trials of a kind.
+        """
         mean = np.bincount(self.kind, weights=score) / self.sizes
-        return np.asarray(score - mean[self.kind])
+        centred = score - mean[self.kind]
+        sums, spread = np.asarray(self.holds @ centred), self._spread(centred)
+        return np.asarray(np.divide(sums, spread, out=np.zeros_like(sums), where=spread > 0))
 
-    def spread(self, centred: Floats) -> Floats:
+    def _spread(self, centred: Floats) -> Floats:
         """Return the standard deviation over deals of the sum of each record's scores ``[r]``."""
         squares = np.bincount(self.kind, weights=centred**2)
         each = squares / (self.sizes * np.maximum(self.sizes - 1, 1))
         held, kind = self.of_kind.data, self.of_kind.indices
         return np.sqrt(_by_row(self.of_kind, held * (self.sizes[kind] - held) * each[kind]))
-
-    def excess(self, centred: Floats, spread: Floats) -> Floats:
-        """Return the sum of each record's scores, in standard deviations over deals ``[r, m]``.
-
-        Args:
-            centred: scores ``[n, m]``; each column is a deal of the same ones.
-            spread: the standard deviation ``[r]``.
-        """
-        sums = np.asarray(self.holds @ centred)
-        own = spread[:, None]
-        return np.asarray(np.divide(sums, own, out=np.zeros_like(sums), where=own > 0))
 
     def shares(self, right: Floats) -> tuple[Floats, Floats]:
         """Return the share of right trials with each record, and of the others of its kind."""

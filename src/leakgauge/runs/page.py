@@ -23,6 +23,7 @@ from leakgauge.results.measurements import (
 from leakgauge.runs.audit import REFUSED_FILE, UNFINISHED, AuditRun
 from leakgauge.runs.exposure import exposures_of, write_exposure
 from leakgauge.runs.question import Answer, Question, answering
+from leakgauge.runs.reference import with_standing
 from leakgauge.runs.store import Description, Store, files_of, key_of, read_description
 from leakgauge.runs.timings import Timing, read_timings
 
@@ -90,7 +91,7 @@ def _own(store: Store, key: str, described: Description) -> Answer:
 
 
 def sections_of(audit: AuditRun, questions: Mapping[str, Question]) -> list[Section]:
-    """Return the section of each answered question.
+    """Return the section of each answered question, with the place of its figures.
 
     Raises:
         InputError: a question is not installed here.
@@ -102,7 +103,7 @@ def sections_of(audit: AuditRun, questions: Mapping[str, Question]) -> list[Sect
         if question is None:
             raise InputError(f"the question {name!r} is not installed; install its package")
         sections.append(question.section(answer, files_of(store, name)))
-    return sections
+    return with_standing(sections, audit)
 
 
 def write_report(

@@ -4,24 +4,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from leakgauge.core.rng import stream
 from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY
 from leakgauge.inference.run.figures import scored_trials
 from leakgauge.inference.run.readings import RunReading
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.words import REUSE
 from leakgauge.report.wording import number
-from leakgauge.results.record_tests import CORRECTED, RecordTest
-from leakgauge.results.record_trials import (
-    PERMUTATIONS,
-    WorstRecord,
-    records_of_trials,
-    worst_record,
-)
+from leakgauge.results.record_tests import SHARED, RecordTest
+from leakgauge.results.record_trials import WorstRecord, records_of_trials, worst_record
 from leakgauge.results.scores import hits
 from leakgauge.results.statistics import Ints
 
-DEALS = "other deals of the batches to the same secrets"
+OTHERS = "records with another secret, and records whose batches are named less surely"
 
 
 def record_tests(
@@ -46,12 +40,11 @@ def record_tests(
     values = scored.log_posterior.shape[1]
     odds = np.stack([scored.log_odds(value) for value in range(values)], axis=1)
     score, right = odds[np.arange(len(odds)), scored.truth], hits(scored)
-    rows, kind = stage.trials.rows.cpu().numpy(), scored.block * values + scored.truth
-    rng = stream(stage.spec.seed, stage.game.name, "deals")
-    found = records_of_trials(score, right, rows, kind, rng=rng)
+    rows = stage.trials.rows.cpu().numpy()
+    found = records_of_trials(odds, scored.truth, right, rows, scored.block)
     if not len(found.records):
         return []
-    worst = worst_record(score, right, rows, kind)
+    worst = worst_record(score, right, rows, scored.block * values + scored.truth)
     return [
         RecordTest(
             ask=stage.game.name,
@@ -59,8 +52,8 @@ def record_tests(
             rows=stage.positions[found.records],
             p_value=found.p_value,
             excess=found.excess,
-            others=np.full(len(found.records), PERMUTATIONS),
-            versus=DEALS,
+            others=found.others,
+            versus=OTHERS,
             defense=stage.defense.name,
             knowledge=knowledge,
             figure=found.figure,
@@ -68,8 +61,9 @@ def record_tests(
             metric="named right",
             without="in other batches",
             unit=np.empty(0, dtype=np.int64),
+            family=found.secret,
             secret=stage.secret,
-            dependence=CORRECTED,
+            dependence=SHARED,
             assumes=_relative(stage.game.name, rows),
             worst="" if worst is None else _sentence(stage.game.name, worst, stage.positions),
         )
@@ -82,7 +76,9 @@ def _relative(ask: str, rows: Ints) -> str:
     held = np.unique(np.concatenate(of_trial), return_counts=True)[1]
     return (
         f"By {ask} a record is named if its batches are named more surely than others with the "
-        "same secret; how surely all are named is the question's own figure. Half of the records "
+        "same secret, and no chance explains it: a record that dominates its batches moves their "
+        "answer up or down whatever its secret is. How surely all are named is the question's own "
+        "figure. Half of the records "
         f"are in at most {_batches(int(np.median(held)))}, and few batches show little of a record."
     )
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leakgauge.core.knowledge import ADAPTIVE
-from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM, TRAIN_ACCURACY
+from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM
 from leakgauge.membership.run.at_risk import AtRisk, read_at_risk
 from leakgauge.report.grouping import UNDEFENDED, Test, group_tests
 from leakgauge.results.measurements import HEADLINE, Measurement
 from leakgauge.results.metrics import UTILITY
-from leakgauge.results.scores import AUROC
+from leakgauge.results.scores import AUROC, TRAIN_ACCURACY
 
 OF_CLASS = f"{AUROC}: "
 """Prefix of the metrics of single classes."""

@@ -125,6 +125,7 @@ def members_test(
         figure=np.empty(0),
         guess=np.empty(0),
         unit=np.empty(0, dtype=np.int64) if users is None else inside,
+        family=np.empty(0, dtype=np.int64),
         dependence=SHARED,
         **names,
     )

@@ -11,7 +11,7 @@ from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.gradients import params_of
 from leakgauge.membership.adversaries.adversary import Floats, log_posterior
-from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM, TPR_AT_01_FPR, TRAIN_ACCURACY
+from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM, TPR_AT_01_FPR
 from leakgauge.membership.run.training import Norms
 from leakgauge.membership.spec import QUESTION
 from leakgauge.results.few_errors import tpr_interval
@@ -22,7 +22,16 @@ from leakgauge.results.measurements import (
     Measurement,
 )
 from leakgauge.results.roc import auroc, tpr_at_fpr
-from leakgauge.results.scores import ACCURACY, AUROC, chance, each_value, roc, score, shows_rate
+from leakgauge.results.scores import (
+    ACCURACY,
+    AUROC,
+    TRAIN_ACCURACY,
+    chance,
+    each_value,
+    roc,
+    score,
+    shows_rate,
+)
 from leakgauge.results.scores import ScoredTrials as Trials
 from leakgauge.results.statistics import Ints, histogram_of, mean_estimate
 from leakgauge.runs.parts import Kept
