@@ -10,6 +10,8 @@ from leakgauge.report.exposure import MOST, exposure_as_json, exposure_html
 from leakgauge.results.exposure import exposures
 from leakgauge.results.record_tests import RecordTest, against_others
 from leakgauge.runs.exposure import exposure_csv
+from support import command
+from support.sources import people, pictures
 
 
 def members(**more) -> RecordTest:
@@ -76,3 +78,39 @@ def test_csv_has_every_attacked_record_under_each_defense(tmp_path: Path) -> Non
     assert len(table) == 61 + 60
     assert table.defense.value_counts().to_dict() == {"none": 61, "sign": 60}
     assert table.row[0] == 159
+
+
+def test_values_are_shown_only_where_the_user_asks(tmp_path: Path) -> None:
+    path, out = tmp_path / "loans.csv", tmp_path / "run"
+    frame = people(300).assign(note=[f"note{at}<b>" for at in range(300)])
+    frame.to_csv(path, index=False)
+    words = ("audit", path, "--label", "income", "--secret", "sex", "--ask", "property")
+    few = ("--trials", 200, "--set", "inference.rounds=1", "--out", out)
+    page = out / "report.html"
+
+    assert command.run(*words, *few).returncode == 0
+    assert not (out / "exposed-values.csv").exists()
+    assert "note1" not in page.read_text("utf-8")
+
+    asked = command.run(*words, *few, "--show-values")
+    assert asked.returncode == 0, asked.stderr
+    told = page.read_text("utf-8")
+    first = int(pd.read_csv(out / "exposure.csv")["row"][0])
+    assert f"note{first}&lt;b&gt;" in told
+    assert "This page shows private records" in told
+    assert f"note{first}<b>" not in told
+    assert command.run("report", out).returncode == 0
+    assert f"note{first}&lt;b" in page.read_text("utf-8"), "the report made anew shows them, too"
+
+    assert command.run(*words, *few).returncode == 0
+    assert not (out / "exposed-values.csv").exists(), "another run without the option"
+
+
+def test_images_have_no_values_to_show(tmp_path: Path) -> None:
+    path = tmp_path / "set.npz"
+    source = pictures(12, side=32)
+    np.savez(path, x=source.pixels.transpose(0, 2, 3, 1), y=source.frame["y"].to_numpy())
+    words = ("audit", path, "--label", "y", "--ask", "membership", "--show-values")
+    ended = command.run(*words, "--out", tmp_path / "run")
+    assert ended.returncode == 2
+    assert "--show-values shows the rows of a table" in ended.stderr

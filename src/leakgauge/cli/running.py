@@ -60,6 +60,7 @@ def run_questions(
     gate_options: GateOptions | None = None,
     controls: bool = False,
     against: Path | None = None,
+    show_values: bool = False,
 ) -> None:
     """Run the questions to the end, write the report and print the answer.
 
@@ -74,6 +75,7 @@ def run_questions(
         gate: rules and files of a build.
         controls: whether to run a placebo and a planted leak of each question as well.
         against: folder of a finished audit to compare with; None for none.
+        show_values: whether the report shows the values of the most exposed records.
 
     Raises:
         InputError: nothing could be measured.
@@ -82,8 +84,11 @@ def run_questions(
     from leakgauge.cli.options import check_device
     from leakgauge.evidence.controls import failures, plain_control, run_controls
     from leakgauge.evidence.parts import parts_of_audit
+    from leakgauge.report.exposure import MOST
     from leakgauge.report.warned import warnings_of
     from leakgauge.runs.audit import describe, prepare_all, run_audit
+    from leakgauge.runs.exposed_values import forget_values, keep_values, refuse_values
+    from leakgauge.runs.exposure import exposures_of
     from leakgauge.runs.page import sections_of, write_report
     from leakgauge.runs.sources import forget
 
@@ -98,6 +103,9 @@ def run_questions(
         reference = None if against is None else read_reference(against, out, named)
         build.check(named, questions(), None if reference is None else reference.parts)
         prepared = command.prepared or prepare_all(command.asked)
+        source = next(iter(prepared.values())).source
+        if show_values:
+            refuse_values(source)
     repeat = f"{command.repeat} --controls" if controls else command.repeat
     description = describe(command.name, prepared, repeat=repeat, notes=command.not_asked)
     path = run_path(out, command.name)
@@ -106,6 +114,9 @@ def run_questions(
     with stoppable(notices, f"to resume, repeat the command with --out {path}"):
         with bounded(max_memory), bars(notices) as progress:
             audit = run_audit(path, description, prepared, progress=progress, workers=workers)
+        forget_values(path)
+        if show_values:
+            keep_values(path, exposures_of(audit), source, MOST)
         sections = sections_of(audit, questions())
         report = write_report(audit, questions(), sections)
         parts, runs = parts_of_audit(audit, sections, questions()), None
@@ -166,6 +177,8 @@ def _print_answer(
     worst = strongest(sections)
     if worst is not None:
         console.print(Text("\n" + quoted(worst.text)), soft_wrap=True)
+        if worst.context:
+            console.print(Text(worst.context), soft_wrap=True)
     for caveat in caveats_of(sections):
         console.print(Text(caveat), soft_wrap=True)
     console.print(Text(f"report: {report}  ({seconds:.0f} s)"), soft_wrap=True)

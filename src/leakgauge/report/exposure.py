@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from markupsafe import Markup
 
 from leakgauge.report.templates import render
@@ -40,6 +41,7 @@ class ExposureView:
         records: the most exposed records.
         cells: text of each record's cells by test.
         notes: the worst records, and what p values suppose.
+        values: row and values of the most exposed records, where the user asked for them.
     """
 
     defense: str
@@ -52,18 +54,32 @@ class ExposureView:
     records: Sequence[ExposedRecord]
     cells: Sequence[Sequence[str]]
     notes: Sequence[str]
+    values: Sequence[tuple[int, Sequence[str]]] = ()
 
 
-def exposure_html(found: Sequence[Exposure]) -> Markup:
-    """Return the part of the page; empty where no question tested single records."""
+def exposure_html(found: Sequence[Exposure], shown: pd.DataFrame | None = None) -> Markup:
+    """Return the part of the page; empty where no question tested single records.
+
+    Args:
+        found: the tests under each defense.
+        shown: values of exposed records as text, indexed by row; None shows none.
+    """
     if not found:
         return Markup("")
     values: dict[str, Any] = {
-        "views": [view_of(one, several=len(found) > 1) for one in found],
+        "views": [_with_values(view_of(one, several=len(found) > 1), shown) for one in found],
+        "columns": [] if shown is None else list(shown.columns),
         "level": LEVEL,
         "most": MOST,
     }
     return render("leakgauge.report", "exposure.html.j2", values)
+
+
+def _with_values(view: ExposureView, shown: pd.DataFrame | None) -> ExposureView:
+    if shown is None:
+        return view
+    rows = [one.row for one in view.records if one.row in shown.index]
+    return replace(view, values=[(row, list(shown.loc[row].to_numpy())) for row in rows])
 
 
 def view_of(exposure: Exposure, *, several: bool = False) -> ExposureView:

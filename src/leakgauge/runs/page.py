@@ -1,6 +1,7 @@
 """Writes the page of a folder: the report of an audit, or the comparison of a grid."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from leakgauge.results.measurements import (
     read_measurements,
 )
 from leakgauge.runs.audit import REFUSED_FILE, UNFINISHED, AuditRun
+from leakgauge.runs.exposed_values import values_shown
 from leakgauge.runs.exposure import exposures_of, write_exposure
 from leakgauge.runs.question import Answer, Question, answering
 from leakgauge.runs.reference import with_standing
@@ -103,7 +105,10 @@ def sections_of(audit: AuditRun, questions: Mapping[str, Question]) -> list[Sect
         if question is None:
             raise InputError(f"the question {name!r} is not installed; install its package")
         sections.append(question.section(answer, files_of(store, name)))
-    return with_standing(sections, audit)
+    placed = with_standing(sections, audit)
+    if values_shown(audit.path) is not None:
+        placed[0] = replace(placed[0], private=True)
+    return placed
 
 
 def write_report(
@@ -134,7 +139,7 @@ def _rendered_audit(
             repeat=audit.description.repeat,
             not_asked=audit.description.notes,
             refused=audit.refused,
-            records=exposure_html(exposed),
+            records=exposure_html(exposed, values_shown(audit.path)),
         )
     )
 

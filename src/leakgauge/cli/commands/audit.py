@@ -53,6 +53,15 @@ Against = Annotated[
         rich_help_panel=RUN,
     ),
 ]
+ShowValues = Annotated[
+    bool,
+    typer.Option(
+        "--show-values",
+        help="show the values of the most exposed records of a table in the report, not their row "
+        "numbers alone",
+        rich_help_panel=RUN,
+    ),
+]
 SUGGESTS = {
     "ask": lambda: (*asks(), ALL),
     "adversary": lambda: adversaries(questions()),
@@ -80,6 +89,7 @@ def audit(
     set_: QuestionSettings = None,
     controls: WithControls = False,
     against: Against = None,
+    show_values: ShowValues = False,
     workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
     out: options.Out = None,
@@ -102,6 +112,7 @@ def audit(
         gate_options=gate_options,
         controls=controls,
         against=against,
+        show_values=show_values,
     )
 
 
