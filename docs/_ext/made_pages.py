@@ -11,6 +11,7 @@ from sphinx.util import logging
 import api_pages
 import command_line
 import gallery
+import reference_pages
 import schema_pages
 from leakgauge.core.files import write_text
 
@@ -32,6 +33,7 @@ def write_pages(app: Sphinx) -> None:
         "parts/measurements.md": schema_pages.measurements(),
         "parts/metrics.md": schema_pages.metrics(),
         "parts/card.md": schema_pages.card(),
+        "parts/reference-audits.md": reference_pages.reference_table(),
         **{f"api/{name}": text for name, text in api_pages.pages().items()},
     }
     if os.environ.get("LEAKGAUGE_DOCS_GALLERY", "1") == "1":

@@ -108,7 +108,7 @@ def test_values_are_shown_only_where_the_user_asks(tmp_path: Path) -> None:
 
 def test_images_have_no_values_to_show(tmp_path: Path) -> None:
     path = tmp_path / "set.npz"
-    source = pictures(12, side=32)
+    source = pictures(60, side=32)
     np.savez(path, x=source.pixels.transpose(0, 2, 3, 1), y=source.frame["y"].to_numpy())
     words = ("audit", path, "--label", "y", "--ask", "membership", "--show-values")
     ended = command.run(*words, "--out", tmp_path / "run")

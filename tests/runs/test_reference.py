@@ -1,5 +1,6 @@
 """Where a figure stands among reference audits, and the causes that are known."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,7 +48,14 @@ def test_the_place_counts_smaller_figures_at_both_ends_of_the_interval() -> None
     assert standing(row(0.6, 0.5, 0.7), values[:9]) is None, "nine audits are too few"
     lowest = standing(row(0.4, 0.3, 0.45), values)
     assert lowest is not None
-    assert lowest.words == "none of 30 reference audits of tables has less"
+    assert lowest.words == "higher than in none of 30 reference audits of tables"
+    full = standing(row(1.0, 0.6, 1.0), [1.0] * 12)
+    assert full is not None
+    assert full.words == "the same as in all of 12 reference audits of tables"
+    most = standing(row(0.79, 0.795, 0.795), values)
+    assert most is not None
+    assert (most.above, most.equal) == (29, 1)
+    assert most.words.endswith("reference audits of tables, and the same as in 1")
     open_end = standing(replace(row(0.655, 0.6, 9.0), open_end=True), values)
     assert open_end is not None
     assert open_end.high == 16, "an interval without an upper end has no place there"
@@ -102,7 +110,8 @@ def test_a_table_is_not_compared_with_itself(monkeypatch: pytest.MonkeyPatch) ->
     assert (other.standing.above, other.standing.of) == (11, 20)
     assert other.causes == (Cause(ONE_RECORD, "a batch is one record", 10),)
     assert other.context == (
-        "Leaks more than 11 of 20 reference audits of tables (7 to 15 over its interval). "
+        "The figure is higher than in 11 of 20 reference audits of tables (7 to 15 over its "
+        "interval). "
         "Known cause: a batch is one record, as in 10 of them."
     )
     same = placed(monkeypatch, {"columns": 3}, "3")
@@ -134,7 +143,7 @@ def test_a_report_says_where_its_figure_stands(tmp_path: Path) -> None:
     few = ("--trials", 200, "--set", "inference.rounds=1", "--out", tmp_path / "run")
     ended = command.run(*words, *few, "--json")
     assert ended.returncode == 0, ended.stderr
-    (summary,) = __import__("json").loads(ended.stdout)["summary"]
+    (summary,) = json.loads(ended.stdout)["summary"]
     assert summary["reference"]["of"] == 30
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "reference audits of tables" in page

@@ -45,12 +45,14 @@ class Standing:
 
     Attributes:
         above: number of reference audits with a smaller figure.
+        equal: number with the same figure, to three decimals.
         low: number with a figure below the lower end of the interval.
         high: number with a figure below the upper end.
         of: number of reference audits.
     """
 
     above: int
+    equal: int
     low: int
     high: int
     of: int
@@ -58,13 +60,14 @@ class Standing:
     @property
     def words(self) -> str:
         """The place in a few words."""
-        which = f"{self.of} reference audits of tables"
+        which = f"of {self.of} reference audits of tables"
         ends = f" ({self.low} to {self.high} over its interval)" if self.low < self.high else ""
-        return (
-            f"more than {self.above} of {which}{ends}"
-            if self.above
-            else f"none of {which} has less{ends}"
-        )
+        if not self.equal:
+            return f"higher than in {self.above or 'none'} {which}{ends}"
+        same = "all" if self.equal == self.of else str(self.equal)
+        if not self.above:
+            return f"the same as in {same} {which}"
+        return f"higher than in {self.above} {which}, and the same as in {same}{ends}"
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ class Row:
     @property
     def context(self) -> str:
         """The place and the known causes in one or two sentences; empty without both."""
-        place = f"Leaks {self.standing.words}." if self.standing else ""
+        place = f"The figure is {self.standing.words}." if self.standing else ""
         several = "s" if len(self.causes) > 1 else ""
         known = "; ".join(self._told(one) for one in self.causes)
         return " ".join(filter(None, [place, f"Known cause{several}: {known}." if known else ""]))

@@ -27,6 +27,9 @@ FEWEST = 10
 GAP = 0.1
 """Difference of the accuracies on training records and on others that counts as overfitting."""
 
+ROUNDING = 0.0005
+"""Largest difference of two figures that are shown alike."""
+
 IMBALANCED = 0.9
 """Share of the most frequent label that counts as an imbalance."""
 
@@ -124,14 +127,15 @@ def standing(row: Row, values: Sequence[float]) -> Standing | None:
     >>> from leakgauge.results.measurements import Estimate
     >>> row = Row("property", "Weak leakage", "weak", "", estimate=Estimate(0.7, 0.6, 0.8, 100))
     >>> standing(row, [0.5, 0.65, 0.75, 0.9] * 3).words
-    'more than 6 of 12 reference audits of tables (3 to 9 over its interval)'
+    'higher than in 6 of 12 reference audits of tables (3 to 9 over its interval)'
     """
     one = row.estimate
     if one is None or len(values) < FEWEST:
         return None
     ends = (one.value, one.low, one.value if row.open_end else one.high)
-    above, low, high = (sum(value < end for value in values) for end in ends)
-    return Standing(above, low, high, len(values))
+    above, low, high = (sum(value < end - ROUNDING for value in values) for end in ends)
+    equal = sum(abs(value - one.value) <= ROUNDING for value in values)
+    return Standing(above, equal, low, high, len(values))
 
 
 def causes_of(answer: Answer) -> dict[str, str]:
