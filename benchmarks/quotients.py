@@ -25,7 +25,13 @@ from leakgauge.data import Roles, open_data
 from leakgauge.data.altered import shuffled
 from leakgauge.data.source import Source, frame_source
 from leakgauge.inference.checking import check
-from leakgauge.inference.run import GameStage, attack_round, measure, trajectory
+from leakgauge.inference.run import (
+    GameStage,
+    attack_jointly,
+    attack_round,
+    measure,
+    trajectory,
+)
 from leakgauge.inference.run.preparing import prepare
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import HEADLINE, Estimate, Measurement
@@ -88,8 +94,11 @@ def audited(stage: GameStage) -> tuple[Estimate, Estimate, float]:
     """Return the headline without and with quotients, and the AUROC of the feature means."""
     *starts, final = trajectory(stage)
     rounds = [attack_round(stage, number, params) for number, params in enumerate(starts, start=1)]
+    together = {id(stage): attack_jointly(stage, starts)}
     before, after = (
-        measure(one, rounds, final, dataset="data", label="label")
+        measure(
+            one, rounds, final, dataset="data", label="label", jointly=together.get(id(one), {})
+        )
         for one in (without(stage), stage)
     )
     (means,) = (m.estimate.value for m in after if m.metric == FEATURES_ALONE)

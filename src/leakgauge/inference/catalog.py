@@ -51,6 +51,9 @@ _PANEL = {
 }
 _UNDER_NOISE = "joint"
 _OF_A_LAYER = "quotients"
+ROUND_MEANS = "round-means"
+"""Name of the part of the panel's sum that reads the mean input from all rounds."""
+_READERS = (_OF_A_LAYER, ROUND_MEANS)
 _UNPOOLED, _DISCRIMINANT = f"{_CROSSED}:kernel=1", "discriminant"
 
 SMALL = 20_000
@@ -128,15 +131,16 @@ def panel_of(
 def shares_of(panel: Sequence[str]) -> tuple[float, ...]:
     """Return the share of each member of a panel in their sum, before held-out data weigh them.
 
-    ``quotients`` reads the records of a batch, and all others the shape of its gradient. Each of
-    the two ways has one half.
+    ``quotients`` and ``ROUND_MEANS`` read the records of a batch, and all others the shape of its
+    gradient. Each of the two ways has one half.
 
     >>> shares_of(["crossed-forest", "energies", "quotients"])
     (0.25, 0.25, 0.5)
     """
-    others = sum(name != _OF_A_LAYER for name in panel)
-    halves = 2 if _OF_A_LAYER in panel and others else 1
-    return tuple(1 / halves / (1 if name == _OF_A_LAYER else others) for name in panel)
+    readers = sum(name in _READERS for name in panel)
+    others = len(panel) - readers
+    halves = 2 if readers and others else 1
+    return tuple(1 / halves / (readers if name in _READERS else others) for name in panel)
 
 
 def parse_adversary(text: str) -> "AnyAttack":

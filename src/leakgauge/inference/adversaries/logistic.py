@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -20,7 +21,9 @@ from leakgauge.inference.adversaries.views import (
     View,
     within_deviations,
 )
-from leakgauge.results.statistics import Floats
+from leakgauge.results.statistics import Floats, Ints
+
+Features = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +49,18 @@ def regressed(shadow: Shadow, view: View, inverse_penalty: float, batches: int) 
         batches: number of bootstrapped shadow batches.
     """
     features, secret = shadow.observe(batches, view=view)
+    return Regression(view, regression_of(features, secret, inverse_penalty))
+
+
+def regression_of(features: Features, secret: Ints, inverse_penalty: float) -> Any:
+    """Return a fitted logistic regression on standardised features ``[n, D]``."""
     model = make_pipeline(
         FunctionTransformer(np.asarray, kw_args={"dtype": np.float64}),
         StandardScaler(),
         FunctionTransformer(within_deviations),
         LogisticRegression(C=inverse_penalty, max_iter=1000),
     )
-    return Regression(view, model.fit(features, secret))
+    return model.fit(features, secret)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
 from leakgauge.inference.adversaries.adversary import AnyAttack
-from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, USER
+from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, ROUND_MEANS, USER
 from leakgauge.inference.run.baselines import baselines
 from leakgauge.inference.run.figures import (
     baseline_figures,
@@ -104,7 +104,8 @@ def _of_knowledge(
     if stage.panel:
         several = {name: members[name] for name in stage.panel}
         together = [name for name in several if f"{base.knowledge} {name}" in jointly]
-        members = {PANEL: _panel(rules, several, together), **members}
+        means = jointly.get(f"{base.knowledge} {ROUND_MEANS}")
+        members = {PANEL: _panel(rules, several, together, means), **members}
     best = {name: chosen(each.preferred, margin=rules.margin) for name, each in members.items()}
     scored = {
         name: _figures(stage, readings, replace(base, adversary=name), best[name], alone)
@@ -185,11 +186,15 @@ def _readings(
 
 
 def _panel(
-    rules: WeightingRules, members: Mapping[str, _Member], together: Collection[str]
+    rules: WeightingRules,
+    members: Mapping[str, _Member],
+    together: Collection[str],
+    means: RunReading | None = None,
 ) -> _Member:
     """Return the sums of the members: round by round, and over all rounds.
 
-    Members in ``together`` attack all rounds at once, and count once.
+    Members in ``together`` attack all rounds at once, and count once. ``means`` reads the mean
+    input from all rounds, and counts in their sum alone.
     """
     by_round = [name for name in members if name not in together]
     each = zip(*(members[name].rounds for name in by_round), strict=True)
@@ -198,8 +203,10 @@ def _panel(
         pooled(dict(zip(by_round, parts, strict=True)), rules, number, text)
         for number, parts in enumerate(each, start=1)
     ]
-    text = f"weights of {', '.join(members)}, each over its rounds: {{}}"
-    every = pooled({name: one.sums[0] for name, one in members.items()}, rules, STACKED, text)
+    parts = {name: one.sums[0] for name, one in members.items()}
+    parts |= {} if means is None else {ROUND_MEANS: means}
+    text = f"weights of {', '.join(parts)}, each over its rounds: {{}}"
+    every = pooled(parts, rules, STACKED, text)
     sums = [every, plain_sum(single, rules, held_out=True)]
     adversary = {"adversary": "the sum of its members' calibrated log-odds"}
     return _Member(

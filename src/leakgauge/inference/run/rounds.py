@@ -25,6 +25,7 @@ from leakgauge.inference.adversaries.joint import (
 )
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.stacking import held_out_scores
+from leakgauge.inference.run.mean_inputs import means_over_rounds
 from leakgauge.inference.run.observing import (
     by_block,
     candidates_of_trials,
@@ -157,8 +158,16 @@ def attack_jointly(
         Readings by knowledge and name, ``"static joint"``; empty without such an attack, or if each
         round draws new batches.
     """
+    if stage.spec.batches == FRESH or len(starts) < 2:
+        return {}
+    return {**_joint(stage, starts, progress), **means_over_rounds(stage, starts)}
+
+
+def _joint(
+    stage: GameStage, starts: Sequence[Params], progress: Callable[[int], None]
+) -> dict[str, RunReading]:
     attacks = [attack for attack in stage.attacks if isinstance(attack, Joint)]
-    if not attacks or stage.spec.batches == FRESH or len(starts) < 2:
+    if not attacks:
         return {}
     products: dict[tuple[str, str], Products] = {}
     shadows: Mapping[str, Shadow] = {}
