@@ -1,11 +1,12 @@
-"""Compare the panel with and without ``quotients``, and both with the means of the features.
+"""Compare the panel with and without the readers of records, and both with the features' means.
 
-Run: ``python benchmarks/quotients.py TABLE... [--seeds 3] [--rounds 10] [--placebos 0]``. A table
-is ``NAME`` or ``FILE:LABEL:SECRET[:GROUP]``, or ``made-explained`` or ``made-coin``: 20,000 rows of
-ten numbers, four of which the secret shifts by 0.35 standard deviations, with a label that three
-others explain or that a coin decides. Each is audited for its property without a defense,
+Run: ``python benchmarks/quotients.py TABLE... [--seeds 3] [--rounds 10] [--placebos 0]
+[--placebo-rounds 1]``. The readers are ``quotients`` and, over several rounds, ``round-means``. A
+table is ``NAME`` or ``FILE:LABEL:SECRET[:GROUP]``, or ``made-explained`` or ``made-coin``: 20,000
+rows of ten numbers, four of which the secret shifts by 0.35 standard deviations, with a label that
+three others explain or that a coin decides. Each is audited for its property without a defense,
 with the defaults. One training and one set of adversaries give both headlines: those of the panel
-without ``quotients`` and with it. The table has the mean over the seeds, and the mean difference of
+without the readers and with them. The table has the mean over the seeds, and the mean difference of
 the headline and the baseline of feature means with its standard deviation. ``--placebos N`` audits
 the first table N times with its secret shuffled among the records (or users), and counts the
 intervals above chance. It ends with an error if more than 5 of 100 are.
@@ -122,7 +123,7 @@ def compare(text: str, seeds: int, rounds: int, trials: int) -> None:
     print(f"{name:22}  {shown}  {gap}  {seconds:.0f} CPU s", flush=True)
 
 
-def placebos(text: str, count: int) -> None:
+def placebos(text: str, count: int, rounds: int) -> None:
     """Print how many audits of shuffled secrets have an interval above chance."""
     _, data, roles = opened(text)
     known = data.roles or Roles("")
@@ -131,7 +132,7 @@ def placebos(text: str, count: int) -> None:
     above = {"without": 0, "with": 0}
     for seed in range(count):
         moved = shuffled(data, secret, users=group, seed=seed)
-        settings = {**roles, "rounds": 1, "trials": 500, "private": 2000, "seed": seed}
+        settings = {**roles, "rounds": rounds, "trials": 500, "private": 2000, "seed": seed}
         before, after, _ = audited(stage_of(moved, {**settings, "shadow": 400}))
         above["without"] += before.low > 0.5
         above["with"] += after.low > 0.5
@@ -148,9 +149,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--trials", type=int, default=5000)
     parser.add_argument("--placebos", type=int, default=0)
+    parser.add_argument("--placebo-rounds", type=int, default=1)
     asked = parser.parse_args()
     if asked.placebos:
-        placebos(asked.tables[0], asked.placebos)
+        placebos(asked.tables[0], asked.placebos, asked.placebo_rounds)
         return
     print(f"{'table':22}  before  after  feature means  difference")
     for text in asked.tables:
