@@ -20,7 +20,7 @@ from leakgauge.inference.adversaries.round_means import (
     weighted_gradients,
 )
 from leakgauge.inference.catalog import ROUND_MEANS, shares_of
-from leakgauge.inference.run import attack_jointly, attack_round, measure, trajectory
+from leakgauge.inference.run import attack_jointly, attack_round, mean_inputs, measure, trajectory
 from leakgauge.inference.run.observing import shadow_of_round
 from leakgauge.models import mlp
 from leakgauge.results.measurements import HEADLINE
@@ -146,6 +146,15 @@ def test_where_a_sum_is_no_mean_there_is_none(stage, why: str) -> None:
     made = stage()
     *starts, _ = trajectory(made)
     assert KEY not in attack_jointly(made, starts), why
+
+
+def test_a_layer_that_would_not_fit_into_memory_is_not_read(monkeypatch) -> None:
+    stage = staged()
+    *starts, _ = trajectory(stage)
+    monkeypatch.setattr(mean_inputs, "MOST_NUMBERS", 12 * 4 - 1)
+    assert KEY not in attack_jointly(stage, starts)
+    monkeypatch.setattr(mean_inputs, "MOST_NUMBERS", 12 * 4)
+    assert KEY in attack_jointly(stage, starts)
 
 
 def test_only_a_first_linear_layer_is_read() -> None:

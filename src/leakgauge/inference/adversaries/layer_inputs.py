@@ -152,17 +152,28 @@ def layer_inputs(shadow: Shadow) -> LayerInputs | None:
     )
 
 
-def _of_records(shadow: Shadow, weight: str, bias: str) -> tuple[Tensor, Tensor]:
-    """Return the records' inputs ``[N, D]`` and gradients at the outputs ``[N, H]``, float64."""
-    inputs, outputs = [], []
+def single_gradients(shadow: Shadow, weight: str, bias: str) -> tuple[Tensor, Tensor]:
+    """Return what the gradients of single records show of a layer, float64.
+
+    The gradient of the weight is ``d x'``, and that of the bias d. Only their product is kept, as
+    the weight's gradients of all records can be large.
+
+    Returns:
+        The inputs of each record times ``|d|^2``, ``[N, D]``, and d ``[N, H]``.
+    """
+    products, outputs = [], []
     for grads in sent_alone(shadow).gradients(np.arange(len(shadow.data))[:, None]):
         found: Mapping[str, Tensor] = {name: grads[name].double() for name in (weight, bias)}
-        square = found[bias].square().sum(1, keepdim=True)
-        seen = square[:, 0] > 0
-        sums = torch.einsum("nhd,nh->nd", found[weight].flatten(2), found[bias])
-        inputs.append((sums / square)[seen])
+        products.append(torch.einsum("nhd,nh->nd", found[weight].flatten(2), found[bias]))
         outputs.append(found[bias])
-    return torch.cat(inputs), torch.cat(outputs)
+    return torch.cat(products), torch.cat(outputs)
+
+
+def _of_records(shadow: Shadow, weight: str, bias: str) -> tuple[Tensor, Tensor]:
+    """Return the records' inputs ``[N, D]`` and gradients at the outputs ``[N, H]``, float64."""
+    products, outputs = single_gradients(shadow, weight, bias)
+    square = outputs.square().sum(1, keepdim=True)
+    return (products / square)[square[:, 0] > 0], outputs
 
 
 def _decorrelated(outputs: Tensor, noise: float) -> Tensor:

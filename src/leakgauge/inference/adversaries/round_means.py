@@ -24,14 +24,17 @@ from leakgauge.inference.adversaries.calibration import (
     log_loss,
     two_sided,
 )
-from leakgauge.inference.adversaries.layer_inputs import layer_with_bias
+from leakgauge.inference.adversaries.layer_inputs import layer_with_bias, single_gradients
 from leakgauge.inference.adversaries.logistic import regression_of
-from leakgauge.inference.adversaries.record_gradients import sent_alone
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.results.statistics import Floats, Ints
 
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """Ridges of the numbers ``a``, relative to the mean square of ``d``; held-out batches choose."""
+
+MOST_NUMBERS, MOST_INPUTS = 4096, 1024
+"""Largest numbers of units over all rounds, and of inputs; a larger layer is not read: the system
+of equations and the means of all trials would not fit into memory."""
 
 
 def linear_layer(params: Params) -> tuple[str, str] | None:
@@ -70,14 +73,9 @@ def public_records(shadows: Iterator[Shadow], weight: str, bias: str) -> PublicR
     """Return the public records of a shadow for each round."""
     outputs, sums, squares = [], torch.zeros(()), torch.zeros(())
     for shadow in shadows:
-        rows = np.arange(len(shadow.data))[:, None]
-        seen = [
-            (one[weight].double(), one[bias].double()) for one in sent_alone(shadow).gradients(rows)
-        ]
-        of_weight, of_bias = (torch.cat(part) for part in zip(*seen, strict=True))
-        sums = sums + torch.einsum("nhd,nh->nd", of_weight, of_bias)
-        squares = squares + of_bias.square().sum(1, keepdim=True)
-        outputs.append(of_bias)
+        products, own = single_gradients(shadow, weight, bias)
+        sums, squares = sums + products, squares + own.square().sum(1, keepdim=True)
+        outputs.append(own)
     inputs = torch.where(squares > 0, sums / squares, 0.0)
     return PublicRecords(inputs, torch.cat(outputs, dim=1))
 

@@ -9,6 +9,8 @@ from leakgauge.core.types import Params
 from leakgauge.defenses import none
 from leakgauge.inference.adversaries.quotients import QuotientReader
 from leakgauge.inference.adversaries.round_means import (
+    MOST_INPUTS,
+    MOST_NUMBERS,
     linear_layer,
     means_posterior,
     public_records,
@@ -26,7 +28,7 @@ def means_over_rounds(stage: GameStage, starts: Sequence[Params]) -> dict[str, R
 
     Empty under a defense, where the batch's gradient is no mean of its records'; without
     ``quotients`` in the panel, whose settings it takes; and for models whose first layer is not
-    linear.
+    linear, or too large.
 
     Args:
         stage: game, trials and adversaries; each round has the same batches.
@@ -35,6 +37,9 @@ def means_over_rounds(stage: GameStage, starts: Sequence[Params]) -> dict[str, R
     readers = [one for one in stage.attacks if isinstance(one, QuotientReader)]
     names = linear_layer(starts[0])
     if names is None or stage.defense.name != none().name or not stage.compares:
+        return {}
+    units, inputs = starts[0][names[0]].shape
+    if units * len(starts) > MOST_NUMBERS or inputs > MOST_INPUTS:
         return {}
     if not any(one.name in stage.panel for one in readers):
         return {}
