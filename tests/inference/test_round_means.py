@@ -13,11 +13,13 @@ from leakgauge.core.types import Task
 from leakgauge.defenses import parse_defense
 from leakgauge.gradients import batch_gradients, params_of
 from leakgauge.inference import parse_adversary
+from leakgauge.inference.adversaries import round_means
 from leakgauge.inference.adversaries.round_means import (
+    MeanReader,
     PublicRecords,
     linear_layer,
+    made_up,
     public_records,
-    weighted_gradients,
 )
 from leakgauge.inference.catalog import ROUND_MEANS, shares_of
 from leakgauge.inference.run import attack_jointly, attack_round, mean_inputs, measure, trajectory
@@ -37,60 +39,100 @@ def staged(shift: float = 0.4, *, rounds: int = 4, **settings):
     return replace(stage, panel=PANEL)
 
 
-def read(stage, starts) -> tuple[PublicRecords, list[torch.Tensor], torch.Tensor]:
-    """Return the public records, their numbers, and the means of the first trials."""
+def read(stage, starts) -> tuple[PublicRecords, MeanReader, torch.Tensor]:
+    """Return the public records, their reader, and both estimates of the first trials' means."""
     names = linear_layer(starts[0])
     assert names is not None
     shadows = [shadow_of_round(stage, at, one) for at, one in enumerate(starts, start=1)]
-    known = public_records(iter(shadows), *names)
-    numbers = known.mean_weights()
-    rows = stage.trials.rows[:50]
+    known = public_records(shadows, *names)
+    reader = known.reader(len(starts))
+    private = stage.private
+    return known, reader, sums(stage, starts, reader, private.x, private.y, stage.trials.rows[:50])
+
+
+def sums(stage, starts, reader, x, y, rows) -> torch.Tensor:
+    """Return both estimates of batches ``[n, 2, D]``, from their gradients."""
     total = torch.zeros(())
-    for at, params in enumerate(starts):
-        grads = batch_gradients(
-            stage.task, params, stage.private.x[rows], stage.private.y[rows], method="loop"
-        )
-        own = [one.chunk(len(starts))[at] for one in numbers]
-        total = total + weighted_gradients(grads, names[0], own)
-    return known, numbers, total
+    for number, params in enumerate(starts, start=1):
+        grads = batch_gradients(stage.task, params, x[rows], y[rows], method="loop")
+        total = total + reader(number, grads["0.weight"], grads["0.bias"])
+    return total.unflatten(1, (2, -1))
 
 
-def test_a_sum_over_rounds_is_the_mean_of_the_inputs() -> None:
-    """By the truth: the batch's mean, which the adversary never sees."""
-    stage = staged(rounds=10)
-    wide = mlp(6, 2, hidden=(60,), generator=torch_stream(0, "wide")).double()
-    stage = replace(stage, task=Task(wide, cross_entropy))
-    *starts, _ = trajectory(stage)
-    known, numbers, total = read(stage, starts)
+def wide(stage):
+    model = mlp(6, 2, hidden=(60,), generator=torch_stream(0, "wide")).double()
+    return replace(stage, task=Task(model, cross_entropy))
+
+
+def errors(stage, total) -> list[float]:
+    """Return the error of each estimate, relative to the spread of the true means."""
     true = stage.private.x[stage.trials.rows[:50]].mean(1)
     spread = (true - true.mean(0)).norm()
-    errors = [float((one - true).norm() / spread) for one in total]
+    return [float((one - true).norm() / spread) for one in total.unbind(1)]
 
-    assert min(errors) < 0.6
-    alone, _, of_one = read(stage, starts[:1])
-    first = [float((one - true).norm() / spread) for one in of_one]
 
-    assert min(first) > 0.7, "one round of two classes has both signs"
+@pytest.fixture(scope="module")
+def trained():
+    """Return a stage with a wide layer, and the parameters at the start of ten rounds."""
+    stage = wide(staged(rounds=10))
+    *starts, _ = trajectory(stage)
+    return stage, starts
+
+
+def test_a_sum_over_rounds_is_the_mean_of_the_inputs(trained, monkeypatch) -> None:
+    """By the truth: the batch's mean, which the adversary never sees."""
+    stage, starts = trained
+    known, reader, total = read(stage, starts)
+    assert errors(stage, total)[0] < 0.4
     assert torch.allclose(known.inputs, stage.public.x.double(), atol=1e-6)
-    assert torch.allclose(alone.inputs, stage.public.x.double(), atol=1e-6)
-    weights = known.outputs @ numbers[0]
-    assert float((weights - 1).abs().mean()) < 0.12
+    monkeypatch.setattr(round_means, "MADE_UP", 1)
+    _, _, with_few = read(stage, starts)
+    assert errors(stage, with_few)[0] > 1.1 * errors(stage, total)[0], "made-up records help"
 
 
-def test_a_batch_has_the_mean_of_its_records_parts() -> None:
-    """What shadow batches are made of, without their gradients."""
+def test_the_sum_needs_several_rounds(trained) -> None:
+    stage, starts = trained
+    _, _, of_one = read(stage, starts[:1])
+    assert errors(stage, of_one)[0] > 0.7, "one round of two classes has both signs"
+
+
+def test_made_up_records_hold_no_record_of_the_public_ones() -> None:
+    """Their inputs mix two records, and their labels come from a third."""
+    data = records(0.4)
+    made = made_up(data, rng=np.random.default_rng(0))
+    for column in range(data.x.shape[1]):
+        assert torch.isin(made.x[:, column], data.x[:, column]).all()
+    equal = (made.x[:, None] == data.x[None]).all(2).any(1)
+    assert float(equal.double().mean()) < 0.1
+    assert sorted(made.y.tolist()) == sorted(data.y.tolist())
+
+
+def test_shadow_batches_are_made_without_their_gradients() -> None:
+    """By the gradients of batches of public records."""
     stage = staged()
     *starts, _ = trajectory(stage)
-    known, numbers, _ = read(stage, starts)
+    known, reader, _ = read(stage, starts)
     rows = torch.arange(12).view(3, 4)
-    each = (known.outputs @ numbers[2])[:, None] * known.inputs
-    total = torch.zeros(())
-    for at, params in enumerate(starts):
-        public = stage.public
-        grads = batch_gradients(stage.task, params, public.x[rows], public.y[rows], method="loop")
-        own = numbers[2].chunk(len(starts))[at]
-        total = total + torch.einsum("h,nhd->nd", own, grads["0.weight"].double())
-    assert torch.allclose(total, each[rows].mean(1), atol=1e-9)
+    public = stage.public
+    total = sums(stage, starts, reader, public.x, public.y, rows)
+    made = torch.from_numpy(reader.of_records(known, rows.numpy())).unflatten(1, (2, -1))
+    assert torch.allclose(total, made, atol=1e-7)
+
+
+def test_the_first_round_is_read_by_positive_weights() -> None:
+    """By the mean with weights ``b' M d_i``, record by record."""
+    stage = staged()
+    *starts, _ = trajectory(stage)
+    known, reader, _ = read(stage, starts)
+    rows, units = np.arange(8)[None], len(reader.metric)
+    first = known.outputs[rows[0], :units]
+    shares = first @ reader.metric @ first.mean(0)
+    expected = (shares[:, None] * known.inputs[rows[0]]).sum(0) / shares.sum()
+    second = torch.from_numpy(reader.of_records(known, rows)).unflatten(1, (2, -1))[0, 1]
+    assert torch.allclose(second, expected)
+    moments = known.outputs[:, :units].T @ known.outputs[:, :units]
+    ridge = round_means.METRIC_RIDGE * moments.diagonal().mean() * torch.eye(units).double()
+    assert torch.allclose(reader.metric @ (moments + ridge), torch.eye(units).double(), atol=1e-6)
 
 
 def headline(stage, starts, final, jointly) -> float:
@@ -100,7 +142,7 @@ def headline(stage, starts, final, jointly) -> float:
 
 
 def test_the_panel_finds_more_with_it() -> None:
-    stage = staged(0.5, rounds=5)
+    stage = staged(0.5, rounds=4)
     *starts, final = trajectory(stage)
     with_it = headline(stage, starts, final, attack_jointly(stage, starts))
     without = headline(stage, starts, final, {})
@@ -111,7 +153,7 @@ def test_it_finds_nothing_where_nothing_is() -> None:
     """On held-out batches and on trials of a secret that the records do not know."""
     found = []
     for seed in range(8):
-        stage = staged(0.0, rounds=3, seed=seed)
+        stage = staged(0.0, rounds=2, seed=seed)
         *starts, _ = trajectory(stage)
         reading = attack_jointly(stage, starts)[KEY]
         odds = reading.log_posterior[:, 1] - reading.log_posterior[:, 0]
@@ -163,6 +205,9 @@ def test_only_a_first_linear_layer_is_read() -> None:
     assert linear_layer({"weight": torch.ones(2, 2)}) is None
 
 
-def test_readers_of_records_share_one_half() -> None:
-    assert shares_of(["a", "b", "quotients", ROUND_MEANS]) == (0.25, 0.25, 0.25, 0.25)
+def test_each_way_of_reading_counts_alike() -> None:
+    assert shares_of(["a", "b", "quotients", ROUND_MEANS]) == pytest.approx(
+        (1 / 6, 1 / 6, 1 / 3, 1 / 3)
+    )
     assert shares_of(["a", "quotients"]) == (0.5, 0.5)
+    assert shares_of(["a", "b"]) == (0.5, 0.5)

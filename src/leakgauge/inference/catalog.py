@@ -131,16 +131,15 @@ def panel_of(
 def shares_of(panel: Sequence[str]) -> tuple[float, ...]:
     """Return the share of each member of a panel in their sum, before held-out data weigh them.
 
-    ``quotients`` and ``ROUND_MEANS`` read the records of a batch, and all others the shape of its
-    gradient. Each of the two ways has one half.
+    ``quotients`` reads the records of a batch from each round, ``ROUND_MEANS`` from all rounds
+    together, and all others read the shape of its gradient. Each way that takes part counts alike.
 
     >>> shares_of(["crossed-forest", "energies", "quotients"])
     (0.25, 0.25, 0.5)
     """
-    readers = sum(name in _READERS for name in panel)
-    others = len(panel) - readers
-    halves = 2 if readers and others else 1
-    return tuple(1 / halves / (readers if name in _READERS else others) for name in panel)
+    others = [name for name in panel if name not in _READERS]
+    ways = len(panel) - len(others) + bool(others)
+    return tuple(1 / ways / (1 if name in _READERS else len(others)) for name in panel)
 
 
 def parse_adversary(text: str) -> "AnyAttack":

@@ -14,7 +14,6 @@ from leakgauge.inference.adversaries.round_means import (
     linear_layer,
     means_posterior,
     public_records,
-    weighted_gradients,
 )
 from leakgauge.inference.catalog import ROUND_MEANS
 from leakgauge.inference.run.observing import sent_by_clients, shadow_of_round
@@ -45,19 +44,17 @@ def means_over_rounds(stage: GameStage, starts: Sequence[Params]) -> dict[str, R
         return {}
     reader, (weight, bias) = readers[0], names
     shadows = [shadow_of_round(stage, at, params) for at, params in enumerate(starts, start=1)]
-    known = public_records(iter(shadows), weight, bias)
-    numbers = known.mean_weights()
+    known = public_records(shadows, weight, bias)
+    means = known.reader(len(starts))
     total = torch.zeros(())
-    parts = [one.chunk(len(starts)) for one in numbers]
     for number, params in enumerate(starts, start=1):
-        own = [one[number - 1] for one in parts]
         sent = sent_by_clients(stage, number, params, stage.trials, stage.defense)
-        total = total + torch.cat([weighted_gradients(one, weight, own) for one in sent], dim=1)
+        total = total + torch.cat([means(number, one[weight], one[bias]) for one in sent])
     posterior, held_out = means_posterior(
         shadows[-1],
         known,
-        numbers,
-        total,
+        means,
+        total.cpu().numpy(),
         stage.log_prior,
         batches=reader.batches,
         folds=reader.folds,
