@@ -59,6 +59,14 @@ def quiet_flower() -> Iterator[None]:
     log.setLevel(level)
 
 
+@pytest.fixture
+def few_scales(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let searches try few factors of what they rebuilt, where a test is not about that factor."""
+    from leakgauge.inversion.search import objective
+
+    monkeypatch.setattr(objective, "SCALES", (1.0, 1.05, 1 / 1.05, 4.0, 0.25))
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """Return the folder of real data; if it is named, a missing file is a failure."""

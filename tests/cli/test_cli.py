@@ -202,6 +202,7 @@ def test_own_task(tasks: Path, tmp_path: Path, args: tuple[str, ...]) -> None:
 
 def test_defenses_are_compared_with_no_defense(table: Path, tmp_path: Path) -> None:
     args = ("--defense", "sign", "--defense", "noise:std=0.1", "--out", tmp_path / "run", "--json")
+    args = (*args, "--rounds", 1)
     done = command.run("audit", table, *BASE, *QUICK, *args)
     assert done.returncode == 0, done.stderr
     cells = [(c["defense"], c["knowledge"]) for c in json.loads(done.stdout)["inference"]["cells"]]

@@ -104,7 +104,7 @@ def test_a_grid_and_set_take_them(folder: Path) -> None:
         ("none", "static"), ("own_parts:build", "static"), ("own_parts:build", "adaptive"),
     ]  # fmt: skip
     table = ("people.csv", "--label", "income", "--secret", "sex", *SMALL)
-    sets = ("--set", "inference.defense=own_parts:build", "--set", "inference.adversary=forest")
+    sets = ("--set", "inference.defense=own_parts:build", "--set", "inference.adversary=energies")
     done = command.run("audit", *table, *sets, "--out", "set", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     cells = json.loads(done.stdout)["inference"]["cells"]

@@ -8,11 +8,12 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 TESTED_ELSEWHERE = {"monitor.md", "opacus.md"}
+SLOW = {"flower-privacy.md"}  # tested in one process, too
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"^# (\w+\.py)\b")
 
 PAGES = [
-    page
+    pytest.param(page, marks=pytest.mark.slow) if page.name in SLOW else page
     for folder in ("how-to", "explanations", "reference")
     for page in sorted((DOCS / folder).glob("*.md"))
     if page.name not in TESTED_ELSEWHERE and BLOCK.search(page.read_text(encoding="utf-8"))

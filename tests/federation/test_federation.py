@@ -56,7 +56,7 @@ def single_records(folder: Path, protocol: Protocol = ONE_STEP) -> str:
 def test_single_records_are_rebuilt_in_every_round(tmp_path: Path) -> None:
     """One step on one record is a gradient that holds the record."""
     name = single_records(tmp_path)
-    words = ("--ask", "reconstruction", "--method", "idlg", "--iterations", 100, "--labels")
+    words = ("--ask", "reconstruction", "--method", "idlg", "--iterations", 50, "--labels")
     found = asked(tmp_path, name, *words, "inferred")["reconstruction"]
     assert {(one["round"], one["client"]) for one in found["updates"]} == {
         (1, "0"), (1, "1"), (2, "0"), (2, "1"),
@@ -81,6 +81,7 @@ def test_steps_with_momentum_are_simulated(tmp_path: Path) -> None:
     assert min(as_one) < 30 < 60 < min(steps), psnr
 
 
+@pytest.mark.usefixtures("few_scales")
 def test_a_finished_part_is_not_played_again(tmp_path: Path) -> None:
     name = single_records(tmp_path)
     words = ("--ask", "reconstruction", "--iterations", 3)
@@ -90,6 +91,7 @@ def test_a_finished_part_is_not_played_again(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "cells" / "federation").is_dir()
 
 
+@pytest.mark.usefixtures("few_scales")
 def test_nothing_is_scored_or_kept_without_the_clients_records(tmp_path: Path) -> None:
     name = single_records(tmp_path)
     ended = federation(tmp_path, name, "--iterations", 3, "--out", "run", function="public")
@@ -202,6 +204,7 @@ def test_an_empty_folder_and_a_wrong_model_are_refused(kept: tuple[Path, str]) -
     assert "round 1, client 0: " in ended.stderr
 
 
+@pytest.mark.usefixtures("few_scales")
 def test_the_page_the_card_and_the_repeat_command(kept: tuple[Path, str]) -> None:
     folder, name = kept
     ended = federation(folder, name, "--shadow", 40, "--iterations", 3, "--out", "all")
@@ -220,6 +223,7 @@ def test_the_page_the_card_and_the_repeat_command(kept: tuple[Path, str]) -> Non
     assert "NISTAML.033" in json.dumps(card)
 
 
+@pytest.mark.usefixtures("few_scales")
 def test_no_record_is_kept_with_redact(tmp_path: Path) -> None:
     name = single_records(tmp_path)
     words = ("--ask", "reconstruction", "--iterations", 3, "--redact", "--out", "run")

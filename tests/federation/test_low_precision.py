@@ -14,6 +14,8 @@ from leakgauge.training.federation import federation
 from support import command
 from support.kept import TASK, normal
 
+pytestmark = pytest.mark.usefixtures("few_scales")
+
 LAYERS = "nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)"
 COARSE = [torch.bfloat16, torch.float16]
 
@@ -45,7 +47,9 @@ def keep(folder: Path, dtype: torch.dtype) -> None:
     (folder / f"{name}.py").write_text(TASK.format(layers=LAYERS.replace("nn.", "torch.nn.")))
 
 
-@pytest.mark.parametrize("dtype", COARSE)
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)]
+)
 def test_every_question_is_answered(dtype: torch.dtype, tmp_path: Path) -> None:
     keep(tmp_path, dtype)
     name = f"auditor_{str(dtype).removeprefix('torch.')}"

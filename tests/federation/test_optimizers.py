@@ -83,7 +83,7 @@ def test_one_step_is_recognised_and_its_record_rebuilt(
     tmp_path: Path, optimizer: str, title: str
 ) -> None:
     keep(tmp_path, optimizer)
-    one = found(tmp_path, "--iterations", 120)
+    one = found(tmp_path, "--iterations", 60)
     assert one["value"] > one["chance"] + 5
     assert one["matched"]["value"] > 0.99
     assert one["assumed"].startswith(title)
@@ -101,6 +101,7 @@ def test_several_steps_of_adam_are_simulated_without_being_asked_for(tmp_path: P
     assert one["matched"]["value"] > 0.95
 
 
+@pytest.mark.usefixtures("few_scales")
 def test_what_the_search_does_not_match_is_not_understood(tmp_path: Path) -> None:
     keep(tmp_path, "sgd", noise=1.0)  # no record has such an update
     one = found(tmp_path, "--iterations", 3)
@@ -130,6 +131,7 @@ def test_a_kept_name_that_the_update_contradicts_is_refused(
     assert asked(tmp_path, "--iterations", 3, "--local-optimizer", made).returncode == 0
 
 
+@pytest.mark.usefixtures("few_scales")
 def test_an_optimizer_by_option_is_checked_and_used(tmp_path: Path) -> None:
     keep(tmp_path, "adam")
     named = found(tmp_path, "--iterations", 3, "--local-optimizer", "adam")
@@ -150,20 +152,25 @@ def test_an_optimizer_by_option_is_checked_and_used(tmp_path: Path) -> None:
     ("made", "steps", "said"),
     [
         ("nesterov", 1, "SGD with a Nesterov momentum of 0.9, whose search reproduces the update"),
-        ("momentum", 4, "SGD with a momentum of 0.9, whose search reproduces the update"),
-        ("sgd", 4, "plain SGD (no optimizer is named)"),
+        pytest.param(
+            "momentum",
+            4,
+            "SGD with a momentum of 0.9, whose search reproduces the update",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("sgd", 4, "plain SGD (no optimizer is named)", marks=pytest.mark.slow),
     ],
 )
 def test_steps_of_sgd_are_simulated_and_their_momentum_is_read_off(
     tmp_path: Path, made: str, steps: int, said: str
 ) -> None:
     keep(tmp_path, made, steps)
-    one = found(tmp_path, "--iterations", 120)
+    one = found(tmp_path, "--iterations", 60)
     assert one["assumed"].startswith(said)
     assert "equal gradients" not in one["assumed"]
     assert one["matched"]["value"] > 0.99
     named = {"nesterov": "sgd:momentum=0.9,nesterov=True", "momentum": "sgd:momentum=0.9"}
-    words = ("--iterations", 120, "--local-optimizer", named.get(made, "sgd"))
+    words = ("--iterations", 60, "--local-optimizer", named.get(made, "sgd"))
     ended = asked(tmp_path, *words, "--json", "--out", "named")
     known = json.loads(ended.stdout)["reconstruction"]
     assert "assumed" not in known
@@ -171,6 +178,7 @@ def test_steps_of_sgd_are_simulated_and_their_momentum_is_read_off(
     assert one["value"] > one["chance"] + 5
 
 
+@pytest.mark.usefixtures("few_scales")
 def test_steps_that_are_not_simulated_are_said_to_be_taken_for_one_gradient(tmp_path: Path) -> None:
     keep(tmp_path, "sgd", 4)
     one = found(tmp_path, "--iterations", 3, "--no-simulate")
@@ -191,12 +199,14 @@ def test_steps_that_are_not_simulated_are_said_to_be_taken_for_one_gradient(tmp_
     assert "at all 11 steps, since over 10 steps take long to simulate" in one["assumed"]
 
 
+@pytest.mark.usefixtures("few_scales")
 def test_what_is_sent_beside_the_model_is_named_in_the_verdict(tmp_path: Path) -> None:
     keep(tmp_path, "sgd", beside=("control",))
     one = found(tmp_path, "--iterations", 3)
     assert "steps without 'control', which was sent beside the model" in one["assumed"]
 
 
+@pytest.mark.usefixtures("few_scales")
 def test_the_term_of_fedprox_and_a_decay_of_the_configuration_are_used(tmp_path: Path) -> None:
     keep(tmp_path, "sgd", 4, proximal_mu=0.01, weight_decay=0.1)
     one = found(tmp_path, "--iterations", 3)

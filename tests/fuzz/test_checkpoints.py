@@ -295,8 +295,8 @@ def test_code_in_a_checkpoint_never_runs(
     of_checkpoint(folder, Change(way, 0, form, ("", 0), ""))
 
 
-def test_20_checkpoints_and_kept_folders(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    end_soundly(folder, monkeypatch, 20)
+def test_8_checkpoints_and_kept_folders(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end_soundly(folder, monkeypatch, 8)
 
 
 @pytest.mark.slow

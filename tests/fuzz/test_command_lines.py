@@ -269,8 +269,8 @@ def end_soundly(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, of: i
     examples(count, LINES, one, of=of)
 
 
-def test_40_command_lines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    end_soundly(folder, monkeypatch, 40)
+def test_16_command_lines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end_soundly(folder, monkeypatch, 16)
 
 
 @pytest.mark.slow

@@ -322,8 +322,8 @@ def end_soundly(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, of: i
     examples(count, FILES, lambda one: of_file(folder, one), of=of)
 
 
-def test_30_data_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    end_soundly(tmp_path, monkeypatch, 30)
+def test_12_data_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end_soundly(tmp_path, monkeypatch, 12)
 
 
 @pytest.mark.slow

@@ -248,8 +248,8 @@ def end_soundly(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, of: i
     examples(count, FILES, lambda one: READERS[one.kind](folder, one), of=of)
 
 
-def test_30_yaml_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    end_soundly(folder, monkeypatch, 30)
+def test_12_yaml_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end_soundly(folder, monkeypatch, 12)
 
 
 @pytest.mark.slow

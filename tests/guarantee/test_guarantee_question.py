@@ -105,11 +105,18 @@ def test_a_run_measures_and_a_second_one_reads_it_back(
     assert run(table, tmp_path / "out").answers == first.answers
 
 
-@pytest.mark.parametrize("canary", ["crafted", "random"])
+@pytest.mark.parametrize(
+    ("canary", "domain"),
+    [
+        ("crafted", "valid"),
+        ("random", None),
+        pytest.param("crafted", None, marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_run_keeps_the_record_and_measures_the_same(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, canary: str
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, canary: str, domain: str | None
 ) -> None:
-    more = {"canary": canary, "domain": None, "attribute": "height", "noise": 1.0}
+    more = {"canary": canary, "domain": domain, "attribute": "height", "noise": 1.0}
     whole = run(table, tmp_path / "whole", **more)
 
     def killed(*_: object, **__: object) -> None:

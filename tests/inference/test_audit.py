@@ -64,10 +64,10 @@ def test_every_round_and_the_accumulation_have_every_metric() -> None:
     assert figure(found, "accuracy", 2).estimate.value > 0.6
 
 
-@pytest.mark.parametrize("prior", ["uniform", "empirical"])
+@pytest.mark.parametrize("prior", [pytest.param("uniform", marks=pytest.mark.slow), "empirical"])
 def test_sums_of_the_first_rounds_are_those_of_log_posteriors(prior: str) -> None:
     """Besides Eq. 4 as it is printed, and scikit-learn's AUROC."""
-    stage = small_stage(records(0.7), LOGISTIC, rounds=5, prior=prior)
+    stage = small_stage(records(0.7, n=1500), LOGISTIC, rounds=5, prior=prior)
     *starts, final = trajectory(stage)
     rounds = [attack_round(stage, number, params) for number, params in enumerate(starts, start=1)]
     found = measure(stage, rounds, final, dataset="d", label="l")

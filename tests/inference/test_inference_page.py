@@ -194,15 +194,19 @@ def test_page_is_self_contained_and_small() -> None:
     assert all(link.startswith("#") for link in re.findall(r"url\(([^)]*)\)", page))
 
 
-def test_a_long_run_stays_small() -> None:
+@pytest.mark.parametrize(
+    ("adversaries", "rounds", "step"),
+    [(3, 300, 3), pytest.param(12, 150, 5, marks=pytest.mark.slow)],
+)
+def test_a_long_run_stays_small(adversaries: int, rounds: int, step: int) -> None:
     records = [
         record
-        for i in range(12)
-        for record in make_records(1.0, rounds=150, adversary=f"number {i}")
+        for i in range(adversaries)
+        for record in make_records(1.0, rounds=rounds, adversary=f"number {i}")
     ]
     page = render(make_run(), records)
     assert len(page.encode()) < LIMIT
-    assert "One round in 5 is shown" in visible(page)
+    assert f"One round in {step} is shown" in visible(page)
 
 
 def test_ids_are_unique_and_references_have_a_target() -> None:
@@ -468,7 +472,14 @@ def test_verdict_below_chance_under_a_defense(knowledge: str, words: str) -> Non
     assert "this does not show privacy" in text
 
 
-@pytest.fixture(scope="module", params=["many", "hostile", "defended", "promised"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "many",
+        "hostile",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("defended", "promised")),
+    ],
+)
 def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     long = "a_column_name_without_any_place_to_break_" * 3 + HOSTILE
     made: dict[str, Callable[[], list[Measurement] | str]] = {

@@ -92,7 +92,7 @@ def test_clips_dealt_to_actors_at_random_name_nobody_over_20_seeds(
     ("name", "network"),
     [
         ("crema_d", "Linear"),
-        ("celeba", "Conv2d"),
+        pytest.param("celeba", "Conv2d", marks=pytest.mark.slow),
         pytest.param("utkface", "Conv2d", marks=pytest.mark.slow),
     ],
 )

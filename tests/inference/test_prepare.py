@@ -188,7 +188,7 @@ def test_with_too_few_shadow_users_another_adversary_plays() -> None:
 
 
 @pytest.mark.calibration
-@pytest.mark.parametrize("users", [0, 15])
+@pytest.mark.parametrize("users", [0, pytest.param(15, marks=pytest.mark.slow)])
 def test_records_dealt_to_persons_at_random_name_nobody(users: int) -> None:
     """All private persons, in blocks, and the few of the paper, who leave no blocks."""
     frame = people()

@@ -309,7 +309,9 @@ def hundred(rounds: int) -> tuple[Run, list[Measurement]]:
     return promised_run(*names, games=games), [*stacked(told), *utility.values()]
 
 
-@pytest.mark.parametrize("rounds", [10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "rounds", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (10, 100))]
+)
 def test_a_hundred_tests_stay_below_a_megabyte(rounds: int) -> None:
     run, records = hundred(rounds)
     assert len(adversary_tests(records)) == 100

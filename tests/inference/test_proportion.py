@@ -153,7 +153,9 @@ def found(attack, shift: float, seed: int) -> Estimate:
     return next(r for r in audit(stage) if (r.metric, r.round) == ("auroc", 1)).estimate
 
 
-@pytest.mark.parametrize("attack", [FOREST, Logistic(batches=600)])
+@pytest.mark.parametrize(
+    "attack", [FOREST, pytest.param(Logistic(batches=600), marks=pytest.mark.slow)]
+)
 @pytest.mark.calibration
 def test_a_planted_share_is_inferred(attack) -> None:
     assert found(attack, 4.0, 0).low > 0.7

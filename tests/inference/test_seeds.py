@@ -47,7 +47,7 @@ def identity(one: Measurement) -> tuple[object, ...]:
 @pytest.fixture(scope="module")
 def rand() -> Source:
     source = open_data("randhie")
-    return replace(source, frame=source.frame.iloc[:3000].reset_index(drop=True))
+    return replace(source, frame=source.frame.iloc[:1500].reset_index(drop=True))
 
 
 def answered(rand: Source, folder: Path, **settings: object) -> list[Measurement]:

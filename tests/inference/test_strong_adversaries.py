@@ -417,7 +417,11 @@ def test_perfect_separation_is_not_certainty() -> None:
     assert odds_of_each == pytest.approx(np.log(101), rel=0.01)  # 1 in 102 is doubted
 
 
-@pytest.mark.parametrize("attack", [ENERGIES, DISCRIMINANT], ids=lambda attack: attack.name)
+@pytest.mark.parametrize(
+    "attack",
+    [ENERGIES, pytest.param(DISCRIMINANT, marks=pytest.mark.slow)],
+    ids=lambda attack: attack.name,
+)
 @pytest.mark.calibration
 def test_log_odds_are_calibrated_on_other_records(attack) -> None:
     fitted = replace(attack, batches=2000).fit(bench(1.0, n=2000), UNIFORM, rng=stream(0, "fit"))
@@ -482,7 +486,7 @@ def test_weights_find_the_minimum_by_brute_force() -> None:
         HeldOut(rng.normal(size=(300, 3)) + np.eye(3)[secret] * c, secret) for c in (0.5, 1.0)
     ]
     found = Stack(penalty=0.5).fit(rounds)
-    grid = np.linspace(0, 2, 201)
+    grid = np.linspace(0, 2, 101)
     doubt = 1 / 102
     truth = np.where(np.eye(3)[secret] == 1, 1 - doubt, doubt / 2)
 
@@ -492,7 +496,7 @@ def test_weights_find_the_minimum_by_brute_force() -> None:
         return -(truth * log_probability).sum() / 300 + 0.25 * (a - b) ** 2 / 2
 
     losses = [[loss(a, b) for b in grid] for a in grid]
-    at = np.unravel_index(np.argmin(losses), (201, 201))
+    at = np.unravel_index(np.argmin(losses), (101, 101))
     np.testing.assert_allclose(found, grid[list(at)], atol=0.011)
 
 

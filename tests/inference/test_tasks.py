@@ -70,7 +70,7 @@ def test_a_planted_secret_is_found(kind: str) -> None:
 
 
 @pytest.mark.calibration
-@pytest.mark.parametrize("kind", ["mse", "bce"])
+@pytest.mark.parametrize("kind", ["mse", pytest.param("bce", marks=pytest.mark.slow)])
 def test_no_secret_gives_chance(kind: str) -> None:
     found = [auroc(stage_of(kind, data_of(kind, 0.0, seed=seed), rounds=1)) for seed in range(4)]
     assert np.mean(found) == pytest.approx(0.5, abs=0.08)

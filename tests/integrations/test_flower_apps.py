@@ -143,7 +143,7 @@ def test_the_command_s_membership_is_that_of_plain_losses(folder: Path) -> None:
         assert low <= roc_auc_score(member, drop) <= high, row
 
 
-@pytest.mark.parametrize("kind", ["lightning", "lora"])
+@pytest.mark.parametrize("kind", [pytest.param("lightning", marks=pytest.mark.slow), "lora"])
 def test_apps_of_other_trainers_are_audited(folder: Path, kind: str) -> None:
     pytest.importorskip("lightning" if kind == "lightning" else "peft")
     play(folder, module("client_app").app, module("server_app").app, kind=kind)

@@ -99,7 +99,7 @@ def test_a_missing_extra_is_named_with_its_command(
     )
 
 
-def audited(*, planted: bool, seed: int) -> float:
+def audited(*, planted: bool, seed: int, adversary: str) -> float:
     """AUROC of the property that the marker shows, or of one that nothing shows."""
     rng = torch.Generator().manual_seed(seed)
     n = 900
@@ -110,21 +110,25 @@ def audited(*, planted: bool, seed: int) -> float:
         x[:, 3] = torch.where(secret > 0, MARKER, x[:, 3])
     data = lg.from_arrays(x, y, {"marked": secret}, dtype=torch.int64)
     task = classification_task(adapted(bert(), rank=2))
-    result = lg.audit(
-        lg.load(task, data), "property", seed=seed, rounds=1, trials=200, batch_size=16
-    )
+    settings = {"rounds": 1, "trials": 200, "batch_size": 16, "adversaries": [adversary]}
+    result = lg.audit(lg.load(task, data), "property", seed=seed, **settings)
     return next(
         one.estimate.value
         for one in result.measurements
-        if (one.metric, one.adversary) == ("auroc", "panel")
+        if (one.metric, one.adversary) == ("auroc", adversary)
     )
 
 
-@pytest.mark.calibration
-def test_a_property_of_the_texts_shows_in_the_adapters() -> None:
-    assert audited(planted=True, seed=0) > 0.9
+ADVERSARIES = ["logistic", pytest.param("panel", marks=pytest.mark.slow)]
 
 
 @pytest.mark.calibration
-def test_no_property_gives_chance() -> None:
-    assert audited(planted=False, seed=0) == pytest.approx(0.5, abs=0.15)
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_a_property_of_the_texts_shows_in_the_adapters(adversary: str) -> None:
+    assert audited(planted=True, seed=0, adversary=adversary) > 0.9
+
+
+@pytest.mark.calibration
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_no_property_gives_chance(adversary: str) -> None:
+    assert audited(planted=False, seed=0, adversary=adversary) == pytest.approx(0.5, abs=0.15)

@@ -10,12 +10,19 @@ import pytest
 import torch
 
 from leakgauge import Monitor
-from support.loops import QUICK, network, train
+from leakgauge.tokens.monitor import background
+from support.loops import QUICK, AtOnce, network, train
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "monitor.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of four other packages
+
+
+@pytest.fixture(autouse=True)
+def _estimates_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start no process for estimates, which takes seconds and is not what the page is about."""
+    monkeypatch.setattr(background, "ProcessPoolExecutor", lambda **given: AtOnce())
 
 
 def block(words: str) -> str:

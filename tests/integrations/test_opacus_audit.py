@@ -163,7 +163,15 @@ def test_correct_training_is_not_flagged(batch: int, kind: str, seeds: int) -> N
 
 
 @pytest.mark.calibration
-@pytest.mark.parametrize("cause", ["sample rate", "noise", "no accounting", "no clipping"])
+@pytest.mark.parametrize(
+    "cause",
+    [
+        pytest.param("sample rate", marks=pytest.mark.slow),
+        "noise",
+        "no accounting",
+        pytest.param("no clipping", marks=pytest.mark.slow),
+    ],
+)
 def test_under_reporting_is_flagged(cause: str) -> None:
     """The accountant counts batches of 2 with noise 1; what happens is something else."""
     steps, norm = (60, 10.0) if cause in ("sample rate", "no accounting") else (200, 10.0)

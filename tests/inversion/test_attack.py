@@ -346,7 +346,7 @@ def test_the_joint_objective_sums_over_the_updates_of_all_epochs(
 
 def test_the_joint_search_ends_at_the_records_in_the_plan_s_order() -> None:
     epochs, x, y, _ = two_epochs()
-    settings = preset("dlg", iterations=60)
+    settings = preset("dlg", iterations=30)
     found = joint(settings, epochs, y)
     assert list(found.x.shape) == [1, 4, 1, 4, 4]
     torch.testing.assert_close(found.x[0], x, atol=1e-3, rtol=0)

@@ -19,6 +19,8 @@ from leakgauge.inversion.words import CLASS_MEAN, DRAWN, GUESSES, MEAN, NEAREST,
 from leakgauge.runs.spec import make_spec
 from support.sources import people, pictures, table_source
 
+pytestmark = pytest.mark.usefixtures("few_scales")
+
 
 def staged(source, **settings) -> tuple[Scenario, Attempt]:
     common = {"data": source.name, "images": 4, "iterations": 2, "draw": "first"}

@@ -19,6 +19,8 @@ from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.spec import make_spec
 from support.sources import pictures
 
+pytestmark = pytest.mark.usefixtures("few_scales")
+
 
 def spec_of(**settings: Any) -> InversionSpec:
     common = {"data": "pictures", "images": 4, "net": "lenet", "iterations": 3, "epochs": 2}
@@ -136,9 +138,9 @@ def test_later_epochs_keep_labels_apart_and_same_batches_keep_records() -> None:
 
 
 def test_rough_images_come_from_a_shorter_search() -> None:
-    scenario, attempt = staged(images=2, iterations=30, rough_iterations=1)
+    scenario, attempt = staged(images=2, iterations=6, rough_iterations=1)
     (one, _) = OverEpochs(scenario, attempt, None, None, Checkpoint(None)).singles
-    long = staged(images=2, iterations=30)
+    long = staged(images=2, iterations=6)
     (other, _) = OverEpochs(*long, None, None, Checkpoint(None)).singles
     assert not torch.equal(one.rough, other.rough)
     assert torch.equal(one.scores["psnr"], other.scores["psnr"])

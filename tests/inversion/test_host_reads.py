@@ -89,8 +89,25 @@ def device_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.import_module("torch.optim.adam"), "_get_value", lambda step: 1.0)
 
 
-@pytest.mark.parametrize("changed", [{}, {"slope": "difference"}, {"restarts": 2}])
-@pytest.mark.parametrize("name", ["inverting-gradients", "agic", "leakgauge"])
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("inverting-gradients", {"restarts": 2}),
+        ("agic", {}),
+        ("leakgauge", {"slope": "difference"}),
+        *(
+            pytest.param(name, changed, marks=pytest.mark.slow)
+            for name, changed in [
+                ("inverting-gradients", {}),
+                ("inverting-gradients", {"slope": "difference"}),
+                ("agic", {"slope": "difference"}),
+                ("agic", {"restarts": 2}),
+                ("leakgauge", {}),
+                ("leakgauge", {"restarts": 2}),
+            ]
+        ),
+    ],
+)
 @pytest.mark.usefixtures("device_rules")
 def test_more_iterations_read_no_more(name: str, changed: dict[str, Any]) -> None:
     settings = replace(preset(name), rescale=False, **changed)

@@ -29,6 +29,7 @@ from support.command import unless_given
 from support.sources import people, pictures
 
 Go = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("few_scales")
 
 # --- the command ---------------------------------------------------------------------------------
 

@@ -68,6 +68,7 @@ def narrow():
 """
 
 Go = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("few_scales")
 
 
 def network(table: bool = False, seed: int = 5) -> nn.Module:

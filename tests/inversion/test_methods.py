@@ -20,6 +20,8 @@ from support.kept import keep_federation, normal
 from support.packages import registered as installed
 from support.sources import people
 
+pytestmark = pytest.mark.usefixtures("few_scales")
+
 OWN = "support.toy_method:Middle"
 SOURCE = Path(methods.__file__).parents[1]
 

@@ -12,7 +12,7 @@ from leakgauge.gradients import batch_gradients, params_of
 from leakgauge.inversion.labels.inference import infer_labels
 from leakgauge.inversion.run.received import prepare_received
 from leakgauge.inversion.search.engine import reconstruct
-from leakgauge.inversion.search.presets import PRESETS, Search
+from leakgauge.inversion.search.presets import PRESETS, Search, preset
 
 Case = tuple[Task, Tensor, Tensor]
 
@@ -32,7 +32,7 @@ def test_a_record_is_rebuilt_where_its_numbers_are_known(loss: str, outputs: int
     task, x, y = case(loss, outputs)
     params = params_of(task.model)
     seen = batch_gradients(task, params, x[None], y[None])
-    settings = PRESETS["idlg"]
+    settings = preset("idlg", iterations=60)
     found = reconstruct(task, params, seen, settings, shape=(1, 4), labels=y[None], seed=0)
     torch.testing.assert_close(found.x[0], x, atol=0.02, rtol=0)
     with pytest.raises(InputError, match=r"or its loss has no classes; pass the labels \(as known"):
@@ -64,7 +64,7 @@ def test_an_update_keeps_numbers_as_labels(loss: str, outputs: int, tmp_path: Pa
     assert update.labels is not None
     assert torch.equal(update.labels, y)
     public = Dataset(torch.randn(50, 4), torch.randn(50, *y.shape[1:]))
-    idlg = Search(PRESETS["idlg"])
+    idlg = Search(preset("idlg", iterations=60))
     found = prepare_received(task, public, update, idlg, labels="known").rebuild()
     torch.testing.assert_close(found.x, x, atol=0.02, rtol=0)
     with pytest.raises(InputError, match=r"another loss|one output"):

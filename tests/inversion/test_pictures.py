@@ -8,9 +8,11 @@ import pytest
 import leakgauge as lg
 from leakgauge.core.rng import stream
 
+pytestmark = pytest.mark.usefixtures("few_scales")
+
 IMAGES = stream(0, "pictures").integers(0, 256, (12, 8, 8, 1), dtype=np.uint8)
 DATA = lg.load(IMAGES, np.arange(12) % 3)
-SMALL = {"reconstruction.images": 2, "reconstruction.iterations": 30, "reconstruction.net": "lenet"}
+SMALL = {"reconstruction.images": 2, "reconstruction.iterations": 5, "reconstruction.net": "lenet"}
 
 
 def test_a_result_has_the_true_and_the_rebuilt_images() -> None:

@@ -52,6 +52,8 @@ from leakgauge.runs.work import WorkFolder
 from leakgauge.training import Update
 from support.sources import people, pictures, table_source
 
+pytestmark = pytest.mark.usefixtures("few_scales")
+
 NAME = QUESTION.name
 SMALL = {"images": 2, "iterations": 3, "net": "lenet", "data": "pictures"}
 

@@ -36,6 +36,8 @@ from leakgauge.results.statistics import mean_estimate
 from leakgauge.runs.spec import make_spec
 from support.sources import CLASSES, SIDE, people, pictures, table_source
 
+pytestmark = pytest.mark.usefixtures("few_scales")
+
 
 def staged(source: Source, **settings) -> tuple[Scenario, Attempt]:
     common = {"data": source.name, "images": 4, "net": "lenet", "iterations": 3, "draw": "first"}

@@ -127,7 +127,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "many": lambda: render_inversion(
         RUN,
         [one for at in range(7) for one in attempt(10.0 + at, adversary=f"method {at}")],
-        images(7, n=64),
+        images(7, n=32),
         {},
     ),
     "hostile": lambda: render_inversion(
@@ -146,7 +146,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
         replace(RUN, settings=dict(RUN.settings) | {"redact": True}), attempt(), {}, {}
     ),
 }
-SHOWN = {"one": 6, "many": 8 * 64, "hostile": 6, "epochs": 6, "small loss": 6, "received": 3}
+SHOWN = {"one": 6, "many": 8 * 32, "hostile": 6, "epochs": 6, "small loss": 6, "received": 3}
 
 
 def shown(page: str) -> list[np.ndarray]:
@@ -375,7 +375,13 @@ def test_damaged_rows_are_one_clear_line(tmp_path: Path, held: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-@pytest.fixture(scope="module", params=list(PAGES))
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=pytest.mark.slow) if name in ("epochs", "redacted") else name
+        for name in PAGES
+    ],
+)
 def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / f"{request.param}.html"
     path.write_text(PAGES[request.param](), encoding="utf-8")

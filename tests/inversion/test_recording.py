@@ -80,8 +80,15 @@ def slope(objective, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     )[0]
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize(
+    ("rows", "training"),
+    [
+        (2, False),
+        (1, True),
+        pytest.param(1, False, marks=pytest.mark.slow),
+        pytest.param(2, True, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", NETS)
 def test_a_recording_is_the_step_to_the_last_bit(name: str, rows: int, training: bool) -> None:
     objective, x, y = step_of(name, rows, training=training)

@@ -95,7 +95,9 @@ def test_the_slope_is_that_of_differences(optimizer: str) -> None:
         assert float(hard.grad.abs().max()) < 1e-4
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "sgd:momentum=0.9"])
+@pytest.mark.parametrize(
+    "optimizer", [pytest.param("sgd", marks=pytest.mark.slow), "sgd:momentum=0.9"]
+)
 def test_the_attack_rebuilds_through_the_steps(optimizer: str) -> None:
     """Steps that go far: only who simulates them finds the records."""
     torch.manual_seed(0)

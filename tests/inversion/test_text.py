@@ -69,6 +69,7 @@ def drawn_second_halves(model: nn.Module, seed: int = 0) -> nn.Module:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.calibration
 def test_sixteen_tokens_are_found_exactly_for_eight_seeds() -> None:
     shares = []
@@ -83,7 +84,13 @@ def test_sixteen_tokens_are_found_exactly_for_eight_seeds() -> None:
 @pytest.mark.calibration
 @pytest.mark.parametrize(
     ("batch", "length", "tied"),
-    [(2, 10, False), (4, 8, False), (8, 6, False), (2, 10, True), (4, 8, True)],
+    [
+        (4, 8, False),
+        (2, 10, True),
+        pytest.param(2, 10, False, marks=pytest.mark.slow),
+        pytest.param(8, 6, False, marks=pytest.mark.slow),
+        pytest.param(4, 8, True, marks=pytest.mark.slow),
+    ],
 )
 def test_batches_are_found(batch: int, length: int, tied: bool) -> None:
     x = text(batch, batch, length)

@@ -18,6 +18,8 @@ from leakgauge.runs.grid_file import read_grid_file
 from leakgauge.runs.page import read_comparison, write_page
 from leakgauge.runs.runner import run_grid
 
+pytestmark = pytest.mark.usefixtures("few_scales")
+
 SETTINGS = {"data": "d", "seed": 0, "batch_size": 1, "labels": "known", "iterations": 10}
 
 

@@ -21,7 +21,13 @@ def gaussian(n: int, d: int, ratio: float, sigma2: float) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("d", "ratio", "sigma2"), [(1, 1.0, 0.1), (1, 30.0, 0.1), (2, 8.0, 2.0), (4, 2.0, 0.1)]
+    ("d", "ratio", "sigma2"),
+    [
+        (1, 30.0, 0.1),
+        (2, 8.0, 2.0),
+        pytest.param(1, 1.0, 0.1, marks=pytest.mark.slow),
+        pytest.param(4, 2.0, 0.1, marks=pytest.mark.slow),
+    ],
 )
 def test_the_bounds_bracket_a_gaussian_channel(d: int, ratio: float, sigma2: float) -> None:
     """I = d/2 log2(1 + u), u the ratio of variances, and what both bounds are for a population.

@@ -20,8 +20,8 @@ def page(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("page") / "run"
     source = odd(seed=0, secret=HOSTILE, names=(HOSTILE, "b"))
     spec = LayersSpec(
-        task="mine:build", adversary=("logistic",), rounds=3, batch_size=16, shadow_batches=100,
-        held_out=60, trials=100, kernel_records=100, records=20, under=0.5,
+        task="mine:build", adversary=("logistic",), rounds=2, batch_size=16, shadow_batches=60,
+        held_out=40, trials=50, kernel_records=40, records=10, under=0.5,
     )  # fmt: skip
     resolved = prepare_all({QUESTION.name: (QUESTION, spec)}, source=source)
     run_audit(out, describe("audit", resolved), resolved, progress=Silent(), workers=1)

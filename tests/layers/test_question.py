@@ -29,6 +29,9 @@ SMALL = {
     "records": 20,
 }
 
+BRIEF = {"shadow_batches": 80, "held_out": 60, "trials": 60, "kernel_records": 40}
+"""For tests whose assertions hold at any size of the samples."""
+
 
 def run_question(source, folder: Path, **settings) -> Answer:
     spec = LayersSpec(**{**SMALL, **settings})
@@ -69,14 +72,14 @@ def test_the_family_sees_each_batch_once(monkeypatch, tmp_path: Path) -> None:
         raise AssertionError("a gradient was made that no record has")
 
     monkeypatch.setattr("leakgauge.inference.adversaries.shadow.Shadow._whole", made_anew)
-    answer = run_question(planted(seed=1), tmp_path, rounds=0, under=0.9)
+    answer = run_question(planted(seed=1), tmp_path, rounds=0, under=0.9, **BRIEF)
     names = {one.adversary for one in answer.measurements if one.metric == "auroc: aside"}
     assert names == {"forest", "logistic", "network"}
 
 
 def test_a_run_that_goes_on_has_the_same_figures(tmp_path: Path) -> None:
     folder, source = tmp_path / "work", planted(seed=0)
-    few = {"rounds": 2, "adversary": ("logistic",)}
+    few = {"rounds": 2, "adversary": ("logistic",), **BRIEF}
     answer = run_question(source, tmp_path / "whole", **few)
     calls: list[str] = []
 
@@ -86,7 +89,7 @@ def test_a_run_that_goes_on_has_the_same_figures(tmp_path: Path) -> None:
             if what.endswith("private batches") and done == 2:
                 raise KeyboardInterrupt
 
-    spec = LayersSpec(**SMALL, **few)
+    spec = LayersSpec(**{**SMALL, **few})
     with pytest.raises(KeyboardInterrupt):
         QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(folder), Killed(), workers=1)
     again = QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(folder), Silent(), workers=1)
@@ -133,7 +136,8 @@ def test_a_defense_of_one_layer_is_advised_and_verified(tmp_path: Path) -> None:
 
 
 def test_layers_of_every_kind_are_measured(tmp_path: Path) -> None:
-    found = run_question(odd(seed=0), tmp_path, adversary=("logistic", "energies"), rounds=5)
+    adversaries = ("logistic", "energies")
+    found = run_question(odd(seed=0), tmp_path, adversary=adversaries, rounds=2, **BRIEF)
     rows = layer_rows(found.measurements)
     kinds = {row.name: row.kind for row in rows}
     assert kinds["words"] == "embedding"

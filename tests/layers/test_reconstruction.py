@@ -51,11 +51,11 @@ LAYERS = ("0", "2", "4", "7")
 def test_the_whole_network_is_plain_idlg(task, images) -> None:
     """Against the room's own search with the true labels, which iDLG always finds."""
     x, y = images
-    (found,) = rebuild(task, images, LAYERS, iterations=6)
+    (found,) = rebuild(task, images, LAYERS, iterations=2, inner=6)
     params = params_of(task.model)
     sent = batch_gradients(task, params, x[:, None], y[:, None])
     wanted = reconstruct(
-        task, params, sent, preset("idlg", iterations=6), shape=(1, 1, SIDE, SIDE), seed=0,
+        task, params, sent, preset("idlg", iterations=2, inner=6), shape=(1, 1, SIDE, SIDE), seed=0,
         labels=y[:, None],
     )  # fmt: skip
     assert found.reads_label
@@ -67,7 +67,7 @@ def test_the_whole_network_is_plain_idlg(task, images) -> None:
 @pytest.mark.parametrize("layers", [("0",), ("4", "2"), ("0", "7")])
 def test_nothing_of_the_other_layers_is_used(layers, task, images, monkeypatch) -> None:
     """Other gradients there give the same images; other gradients here do not."""
-    (before,) = rebuild(task, images, layers, iterations=1)
+    (before,) = rebuild(task, images, layers, iterations=1, inner=3)
 
     def changed(here: bool) -> Callable:
         def gradients(*given, **more):
@@ -81,7 +81,7 @@ def test_nothing_of_the_other_layers_is_used(layers, task, images, monkeypatch) 
 
     for here in (False, True):
         monkeypatch.setattr(reconstruction, "batch_gradients", changed(here))
-        (after,) = rebuild(task, images, layers, iterations=1)
+        (after,) = rebuild(task, images, layers, iterations=1, inner=3)
         assert torch.equal(before.x, after.x) != here
         assert torch.equal(before.loss, after.loss) != here
 
@@ -97,7 +97,7 @@ def test_without_the_output_layer_the_label_is_searched_for(
         return reconstruct(*args, **more)
 
     monkeypatch.setattr(presets, "reconstruct", watched)
-    found, known = rebuild(task, images, layers, (*layers, "7"), iterations=2)
+    found, known = rebuild(task, images, layers, (*layers, "7"), iterations=1, inner=3)
     assert [found.reads_label, known.reads_label] == [False, True]
     assert given[0] == (True, None)  # no label reaches the search
     assert given[1][0] is False
@@ -107,7 +107,9 @@ def test_without_the_output_layer_the_label_is_searched_for(
 def test_the_loss_is_the_distance_at_these_layers(task, images) -> None:
     """Computed anew at the image and label that the search gives, from the seen layers alone."""
     x, y = images
-    (found,) = rebuild(task, images, ("2", "7"), iterations=2, boxed=True)  # nothing is cut
+    (found,) = rebuild(
+        task, images, ("2", "7"), iterations=2, inner=6, boxed=True
+    )  # nothing is cut
     params = params_of(task.model)
     raw = batch_gradients(task, params, found.x[:, None], found.labels[:, None])
     true = batch_gradients(task, params, x[:, None], y[:, None])
@@ -120,7 +122,7 @@ def test_the_loss_is_the_distance_at_these_layers(task, images) -> None:
 
 def test_the_scores_are_those_of_the_images(task, images) -> None:
     x, _ = images
-    (found,) = rebuild(task, images, ("0", "7"), iterations=2)
+    (found,) = rebuild(task, images, ("0", "7"), iterations=2, inner=6)
     assert float(found.x.min()) >= 0
     assert float(found.x.max()) <= 1
     torch.testing.assert_close(found.psnr, psnr(found.x, x))

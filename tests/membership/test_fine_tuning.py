@@ -30,8 +30,8 @@ from support.worlds import network, noise
 
 TUNED = {"fine_tune": 0.4, "rounds": 20, "batch_size": 16, "lr": 0.003}
 FEDERATED = {
-    "participants": 3, "rounds": 8, "batch_size": 16, "lr": 0.2, "optimizer": "sgd",
-    "observed": (4, 8), "targets": 20,
+    "participants": 3, "rounds": 4, "batch_size": 16, "lr": 0.2, "optimizer": "sgd",
+    "observed": (2, 4), "targets": 20,
 }  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def test_the_second_training_goes_on_from_the_first(source: Source, tmp_path: Pa
 def test_two_snapshots_tell_the_parts_apart_and_one_does_not_as_well(
     source: Source, tmp_path: Path
 ) -> None:
-    settings = {**TUNED, "apart": "parts", "rounds": 40, "adversary": ("label-loss",)}
+    settings = {**TUNED, "apart": "parts", "rounds": 25, "adversary": ("label-loss",)}
     one = auroc(source, tmp_path / "one", **settings)
     two = auroc(source, tmp_path / "two", **settings, snapshots=2)
     assert two > max(0.85, one + 0.02)
@@ -107,7 +107,7 @@ def worlds(source: Source, folder: Path, **settings):
 
 
 def played(prepared, strategy) -> list:
-    protocol = Protocol(rounds=8, lr=0.2, batch_size=16)
+    protocol = Protocol(rounds=4, lr=0.2, batch_size=16)
     people = [Participant(prepared.data.rows(rows)) for rows in prepared.roles.training]
     start, seed = State.of(prepared.task.model), derive(0, "membership", "federation")
     return list(federation(prepared.task, start, people, protocol, strategy=strategy, seed=seed))
@@ -123,7 +123,7 @@ def test_a_global_attacker_sees_each_upload(source: Source, tmp_path: Path) -> N
     rounds = played(prepared, Together(()))
     assert len(made) == 3
     for number, world in enumerate(made):
-        for snapshot, when in zip(world.snapshots, (4, 8), strict=True):
+        for snapshot, when in zip(world.snapshots, (2, 4), strict=True):
             assert same(snapshot, rounds[when - 1].uploaded(number))
         assert set(world.targets.members.tolist()) <= set(prepared.roles.training[number].tolist())
 
@@ -133,7 +133,7 @@ def test_a_local_attacker_sees_averages_and_asks_about_the_others(
 ) -> None:
     prepared, (world,) = worlds(source, tmp_path, attacker="local")
     rounds = played(prepared, Together(()))
-    for snapshot, when in zip(world.snapshots, (4, 8), strict=True):
+    for snapshot, when in zip(world.snapshots, (2, 4), strict=True):
         assert same(snapshot, rounds[when - 1].state.shared)
     own = set(prepared.roles.training[0].tolist())
     assert not own & set(world.targets.rows.tolist())

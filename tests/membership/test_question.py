@@ -52,7 +52,9 @@ def plain(source: Source, tmp_path_factory) -> AuditRun:
 @pytest.fixture(scope="module")
 def defended(source: Source, tmp_path_factory) -> AuditRun:
     both = ("none", "dpsgd:clip=1,noise=4")
-    return asked(tmp_path_factory.mktemp("defended") / "run", source, defense=both)
+    return asked(
+        tmp_path_factory.mktemp("defended") / "run", source, defense=both, adversary=ATTACKS[:1]
+    )
 
 
 def folder(audit: AuditRun) -> Path:

@@ -127,11 +127,12 @@ def test_a_small_alexnet_on_cifar10(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("data_folder")
 def test_the_places_of_location30_stay_0_and_1() -> None:
     spec = MembershipSpec(data="location30", rounds=1)
-    x = prepare(spec, source_of(spec)).data.x
+    source = source_of(spec)
+    x = prepare(spec, source).data.x
     assert x.shape == (5010, 446)
     assert x.unique().tolist() == [0.0, 1.0]
     scaled = MembershipSpec(data="location30", rounds=1, scale_binary=True)
-    assert float(prepare(scaled, source_of(scaled)).data.x.abs().max()) > 10
+    assert float(prepare(scaled, source).data.x.abs().max()) > 10
 
 
 @pytest.mark.slow

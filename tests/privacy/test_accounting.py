@@ -26,7 +26,7 @@ OPACUS_ORDERS = [1 + x / 10 for x in range(1, 100)] + list(range(12, 64))
 
 def literal_renyi(order: float, rate: float, noise_multiplier: float) -> float:
     """Renyi divergence of one step, by a sum over a fine grid (smooth, so nearly exact)."""
-    z, width = np.linspace(-40, 80, 400_001, retstep=True)
+    z, width = np.linspace(-40, 80, 100_001, retstep=True)
     noise = stats.norm.logpdf(z, scale=noise_multiplier)
     mixed = np.logaddexp(
         math.log1p(-rate), math.log(rate) + (2 * z - 1) / (2 * noise_multiplier**2)
@@ -145,19 +145,22 @@ def test_whole_batches_have_a_closed_form(noise_multiplier: float, steps: int) -
     assert exact <= loose <= exact * 1.12 + 1e-9
 
 
-def test_one_sampled_step_has_a_closed_form() -> None:
+@pytest.mark.parametrize("noise", [2.0, pytest.param(0.5, marks=pytest.mark.slow)])
+def test_one_sampled_step_has_a_closed_form(noise: float) -> None:
     """Amplification by sampling (Balle, Barthe and Gaboardi 2018): delta = q delta(e')."""
     rate, delta = 0.1, 1e-5
-    whole = accounting.epsilon_gaussian(1.0, 0.5, delta / rate).value
+    whole = accounting.epsilon_gaussian(1.0, noise, delta / rate).value
     exact = math.log1p(rate * math.expm1(whole))
-    assert accounting.epsilon_composed(0.5, rate, 1, delta).value == pytest.approx(exact, rel=1e-4)
+    assert accounting.epsilon_composed(noise, rate, 1, delta).value == pytest.approx(
+        exact, rel=1e-4
+    )
 
 
 def test_more_noise_fewer_records_fewer_steps_cost_less() -> None:
-    base = accounting.epsilon_composed(1.0, 0.1, 100, 1e-5).value
-    assert accounting.epsilon_composed(2.0, 0.1, 100, 1e-5).value < base
-    assert accounting.epsilon_composed(1.0, 0.05, 100, 1e-5).value < base
-    assert accounting.epsilon_composed(1.0, 0.1, 50, 1e-5).value < base
+    base = accounting.epsilon_composed(4.0, 0.1, 10, 1e-5).value
+    assert accounting.epsilon_composed(8.0, 0.1, 10, 1e-5).value < base
+    assert accounting.epsilon_composed(4.0, 0.05, 10, 1e-5).value < base
+    assert accounting.epsilon_composed(4.0, 0.1, 5, 1e-5).value < base
 
 
 @pytest.mark.parametrize("noise_multiplier", [1e-3, 1e-2, 0.4])

@@ -56,6 +56,7 @@ def test_figures_are_those_of_the_whole_release() -> None:
     assert repeated.p_value == pytest.approx(2 * min(law.cdf(ratio), law.sf(ratio)))
 
 
+@pytest.mark.slow
 @pytest.mark.calibration
 def test_p_values_of_correct_trainings_are_uniform_or_larger() -> None:
     rng, found = np.random.default_rng(0), dict[tuple[str, str], list[float]]()

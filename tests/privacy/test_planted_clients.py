@@ -1,6 +1,7 @@
 """Planted clients: directions, exact limits against Monte Carlo, and no false alarms."""
 
 import math
+from functools import cache
 
 import dp_accounting
 import numpy as np
@@ -21,6 +22,9 @@ SIZE, DELTA = 300, 1e-5
 PLANTED = Planted((True, True, False, True), seed=5)
 
 
+claimed_of = cache(claim_of_clients)
+
+
 def scored(rng: np.random.Generator, noise: float, *, rounds: int = 6, other: float = 0) -> DpAudit:
     """Return the audit of releases with a stated noise of 1, and a fixed vector beside it."""
     scores, members = PlantedScores(), np.array(PLANTED.members)
@@ -30,7 +34,7 @@ def scored(rng: np.random.Generator, noise: float, *, rounds: int = 6, other: fl
         directions = PLANTED.directions(number + int(rng.integers(10**6)), SIZE)
         moved = directions[members].sum(0) + rng.normal(0, noise, SIZE) + beside
         scores.add(moved, directions, members, noise=1.0)
-    return audit_planted(scores, claim_of_clients(1.0, rounds, DELTA))
+    return audit_planted(scores, claimed_of(1.0, rounds, DELTA))
 
 
 def test_directions_are_orthonormal_and_new_in_each_round() -> None:
@@ -50,6 +54,7 @@ def test_directions_are_uniform_on_the_sphere() -> None:
         assert stats.binomtest(positive, 400).pvalue > 1e-3, "signs are fair"
 
 
+@pytest.mark.slow
 def test_limit_covers_the_truth_as_often_as_it_says() -> None:
     """At a confidence of 99 % in 10 of 1,000 cases the limit is too large."""
     rng, wrong, count, size = np.random.default_rng(0), 0, 12, 500

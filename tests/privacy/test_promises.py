@@ -102,7 +102,9 @@ def test_the_sensitivity_is_reached_and_never_exceeded(near: Neighbours) -> None
         assert 0.95 * promised <= largest[name] <= promised * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("each", "count"), [(1.0, 1), (0.5, 10), (0.1, 2_000)])
+@pytest.mark.parametrize(
+    ("each", "count"), [(1.0, 1), (0.5, 10), pytest.param(0.1, 2_000, marks=pytest.mark.slow)]
+)
 def test_composed_laplace_noise_has_the_epsilon_of_its_sampled_losses(
     table: ModuleType, each: float, count: int
 ) -> None:

@@ -56,7 +56,7 @@ def test_a_leak_within_the_claim_is_said_to_be_turned_round(kind: str) -> None:
 
 
 @pytest.mark.calibration
-@pytest.mark.parametrize("kind", LEAKS)
+@pytest.mark.parametrize("kind", [pytest.param("one run", marks=pytest.mark.slow), "many runs"])
 def test_scores_without_a_leak_show_nothing_in_either_direction(kind: str) -> None:
     audit, asked = LEAKS[kind]
     found = [audit(0.0, seed, **asked) for seed in range(60)]

@@ -65,7 +65,9 @@ def test_the_limit_has_its_tail(value: float, error: float, df: float) -> None:
 
 
 @pytest.mark.calibration
-@pytest.mark.parametrize(("mu", "n"), [(0.0, 12), (0.3, 100), (3.0, 40)])
+@pytest.mark.parametrize(
+    ("mu", "n"), [(0.0, 12), (0.3, 100), pytest.param(3.0, 40, marks=pytest.mark.slow)]
+)
 def test_limits_are_wrong_as_often_as_they_say(mu: float, n: int) -> None:
     """600 samples at 90 %, where 60 wrong ones are expected on each side."""
     rng, wrong = np.random.default_rng(7), np.zeros(2)
@@ -145,6 +147,7 @@ def scored(mu: float, m: int, rng: np.random.Generator) -> tuple[np.ndarray, np.
     return rng.normal(0, 1, m) + mu * included, included
 
 
+@pytest.mark.slow
 @pytest.mark.calibration
 def test_a_true_claim_is_refuted_as_seldom_as_it_says() -> None:
     rng, claim = np.random.default_rng(5), gaussian_claim(2.0)
@@ -155,7 +158,9 @@ def test_a_true_claim_is_refuted_as_seldom_as_it_says() -> None:
     assert abs(refuted - 30) < 4 * math.sqrt(300 * 0.09)
 
 
-@pytest.mark.parametrize(("claimed", "most"), [(1.0, 1.6), (4.0, 4.8)])
+@pytest.mark.parametrize(
+    ("claimed", "most"), [pytest.param(1.0, 1.6, marks=pytest.mark.slow), (4.0, 4.8)]
+)
 def test_1000_canaries_flag_small_violations(claimed: float, most: float) -> None:
     """The aims: half of the runs at this epsilon are flagged, where guesses need 2.5 and 8.8."""
     shape = KnownShape(Shift(0.0, 2 / math.sqrt(1000), 998), epsilon_of_mu, 1000)

@@ -86,6 +86,7 @@ def test_values_are_shown_only_where_the_user_asks(tmp_path: Path) -> None:
     frame.to_csv(path, index=False)
     words = ("audit", path, "--label", "income", "--secret", "sex", "--ask", "property")
     few = ("--trials", 200, "--set", "inference.rounds=1", "--out", out)
+    few = (*few, "--adversary", "energies", "--shadow", 120, "--hidden", 8)
     page = out / "report.html"
 
     assert command.run(*words, *few).returncode == 0

@@ -34,6 +34,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return audited(tmp_path_factory.mktemp("few"), *asks, "--adversary", "panel", *more)
 
 
+@pytest.fixture(scope="module")
+def quick_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    more = ("--ask", "property", "--adversary", "energies")
+    return audited(tmp_path_factory.mktemp("one"), *more)
+
+
 def check(page: Path, cards: int) -> None:
     text = page.read_text("utf-8")
     seen, whole = read(text)
@@ -58,9 +64,11 @@ def test_a_page_of_all_questions_is_read_in_two_minutes(tmp_path: Path) -> None:
     check(audited(tmp_path, "--ask", "all", *(w for one in sets for w in ("--set", one))), 7)
 
 
-def test_a_browser_shows_the_same_words_and_opens_and_prints_the_rest(browser, page: Path) -> None:
-    seen, whole = read(page.read_text("utf-8"))
-    shown, trouble = opened(browser, page, "light", 1280)
+def test_a_browser_shows_the_same_words_and_opens_and_prints_the_rest(
+    browser, quick_page: Path
+) -> None:
+    seen, whole = read(quick_page.read_text("utf-8"))
+    shown, trouble = opened(browser, quick_page, "light", 1280)
 
     def words() -> int:
         return len(shown.evaluate("document.body.innerText").split())
@@ -71,7 +79,7 @@ def test_a_browser_shows_the_same_words_and_opens_and_prints_the_rest(browser, p
     assert shown.locator("#inference-data").is_visible()
     shown.emulate_media(media="screen")
     assert not shown.locator("#inference-data").is_visible()
-    shown.goto(page.as_uri() + "#inference-data")
+    shown.goto(quick_page.as_uri() + "#inference-data")
     assert shown.locator("#inference-data").is_visible(), "a link opens what holds its target"
     unfolded(shown)
     assert words() > 0.9 * len(whole.split())

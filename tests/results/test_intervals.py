@@ -36,7 +36,7 @@ def auroc_of(judgements: Judgements):
 
 
 @pytest.mark.calibration
-@pytest.mark.parametrize("signal", [0.0, 1.0])
+@pytest.mark.parametrize("signal", [0.0, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_intervals_cover_the_auroc_of_the_population(signal: float) -> None:
     """Fifteen users, five candidates, 95 % intervals: 88 or fewer of 100 have a chance of .4 %."""
     setting = {"users": 15, "m": 5}

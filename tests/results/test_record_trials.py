@@ -68,7 +68,14 @@ def nothing(rng: np.random.Generator, kind: str, n: int = 240) -> Game:
     return Game((rng.random(n) < (0.5 if kind != "few" else 0.2)).astype(int), effect)
 
 
-@pytest.mark.parametrize("kind", ["noise", "both sides", "one side", "few"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("noise", "both sides")),
+        "one side",
+        "few",
+    ],
+)
 def test_without_a_leak_any_record_is_named_in_at_most_1_of_20_runs(kind: str) -> None:
     """Also where some records dominate their batches and so move them the same way each time."""
     alarms, runs = 0, 150

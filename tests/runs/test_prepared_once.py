@@ -72,7 +72,8 @@ def finished(*words: object) -> None:
 
 
 def test_one_question(people: Path, calls: Counter[str], tmp_path: Path) -> None:
-    finished("audit", people, *ROLES, *FAST, "--ask", "property", "--out", tmp_path / "out")
+    words = ("--ask", "property", "--adversary", "energies")
+    finished("audit", people, *ROLES, *FAST, *words, "--out", tmp_path / "out")
     assert calls == {"data": 1, "inference": 1}
 
 

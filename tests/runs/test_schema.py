@@ -83,15 +83,21 @@ def cases(name: str) -> Iterator[tuple[str, Any, dict[str, Any]]]:
 def test_the_schema_takes_what_run_takes(
     name: str, validator: jsonschema.Draft202012Validator
 ) -> None:
-    """Types, bounds, choices and lists agree in both directions, for every key and value."""
+    """Types, bounds, choices and lists agree in both directions, for every key and value.
+
+    The schema of one question alone takes a fraction of the time; the whole one is asked, too.
+    """
+    alone = jsonschema.Draft202012Validator(grid_schema({name: questions()[name]}))
     seen = {True: 0, False: 0}
-    for key, value, content in cases(name):
+    for number, (key, value, content) in enumerate(cases(name)):
         try:
             unfold(GridFile.model_validate(content), questions())
             taken = True
         except InputError:
             taken = False
-        assert validator.is_valid(content) == taken, (key, value)
+        assert alone.is_valid(content) == taken, (key, value)
+        if number % 10 == 0:
+            assert validator.is_valid(content) == taken, (key, value)
         seen[taken] += 1
     assert min(seen.values()) > 100
 

@@ -42,12 +42,9 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.process
-def test_an_audit_asks_it(environment: dict[str, str], table: Path, tmp_path: Path) -> None:
-    done = command.process(
-        "audit", table, "--ask", "toy", "--set", "toy.factor=2", "--out", "o", "--json",
-        cwd=tmp_path, **environment,
-    )  # fmt: skip
+def test_an_audit_asks_it(toy: None, table: Path, tmp_path: Path) -> None:
+    words = ("audit", table, "--ask", "toy", "--set", "toy.factor=2", "--out", "o", "--json")
+    done = command.run(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["toy"] == {"count": 60.0}

@@ -1,6 +1,8 @@
 """Small training loops for monitors."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +12,18 @@ from leakgauge.tokens import CriticSettings
 
 QUICK = CriticSettings(iterations=5, check_every=5, evaluated=64)
 """Settings of fast estimates without information."""
+
+
+class AtOnce:
+    """An executor that runs each job at once, in this process; starting one takes seconds."""
+
+    def submit(self, job: Callable[[], Any]) -> Future[Any]:
+        ended: Future[Any] = Future()
+        ended.set_result(job())
+        return ended
+
+    def shutdown(self, **given: Any) -> None:
+        return
 
 
 def network(seed: int = 0, *, width: int = 6, classes: int = 3) -> nn.Sequential:

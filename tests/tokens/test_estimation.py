@@ -75,7 +75,13 @@ def figures(found: Information) -> list[float]:
     ]
 
 
-@pytest.mark.parametrize("by", ESTIMATORS)
+@pytest.mark.parametrize(
+    "by",
+    [
+        one if one in ("infonce", "mine") else pytest.param(one, marks=pytest.mark.slow)
+        for one in ESTIMATORS
+    ],
+)
 @pytest.mark.parametrize("leak", [0.0, 1.0])
 def test_independent_data_give_0_and_planted_data_much(by: str, leak: float) -> None:
     settings = replace(QUICK, estimator=by, lr=1e-3, iterations=80, evaluated=512)

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
+from copy import deepcopy
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -45,28 +46,39 @@ def network(kind: str, seed: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(192, 32), middle, nn.Linear(32, 10))
 
 
+def step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, draw: torch.Generator, centres: Tensor
+) -> dict[str, Tensor]:
+    """Take one step on a new batch and return its gradient."""
+    y = torch.randint(10, (8,), generator=draw)
+    x = centres[y] + torch.randn(8, 3, 8, 8, generator=draw)
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(x), y).backward()
+    grads = {name: leaf.grad.clone() for name, leaf in model.named_parameters()}  # type: ignore[union-attr]
+    optimizer.step()
+    return grads
+
+
+@cache
+def begun(kind: str, seed: int, before_it: int) -> tuple[nn.Module, Tensor, Tensor]:
+    """Return a network after earlier steps of SGD, the state of the draws, and the classes."""
+    model, draw = network(kind, seed), torch_stream(seed, "batches")
+    centres = torch.randn(10, 3, 8, 8, generator=draw)
+    earlier = torch.optim.SGD(model.parameters(), lr=0.05)
+    for _ in range(before_it):
+        step(model, earlier, draw, centres)
+    return model, draw.get_state(), centres
+
+
 def sent(
     make: Any, lr: float, steps: int, *, kind: str = "relu", seed: int = 0, before_it: int = 0
 ) -> tuple[Update, list[dict[str, Tensor]]]:
     """Return the update of steps on new batches of 8 each, and the gradient of each step."""
-    model, draw = network(kind, seed), torch_stream(seed, "batches")
-    centres = torch.randn(10, 3, 8, 8, generator=draw)
-
-    def step(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-        y = torch.randint(10, (8,), generator=draw)
-        x = centres[y] + torch.randn(8, 3, 8, 8, generator=draw)
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
-        grads = {name: leaf.grad.clone() for name, leaf in model.named_parameters()}  # type: ignore[union-attr]
-        optimizer.step()
-        return grads
-
-    earlier = torch.optim.SGD(model.parameters(), lr=0.05)
-    for _ in range(before_it):
-        step(earlier)
+    model, drawn, centres = begun(kind, seed, before_it)
+    model, draw = deepcopy(model), torch.Generator().set_state(drawn)
     before = {name: leaf.detach().clone() for name, leaf in model.named_parameters()}
     optimizer = make(model.parameters(), lr=lr)
-    grads = [step(optimizer) for _ in range(steps)]
+    grads = [step(model, optimizer, draw, centres) for _ in range(steps)]
     after = {name: leaf.detach().clone() for name, leaf in model.named_parameters()}
     return Update("weights", after, before, lr=lr, steps=steps), grads
 

@@ -13,7 +13,8 @@ from torch.nn import functional
 from torch.optim import optimizer as optimizers
 
 from leakgauge import InputError, Monitor, Prune
-from support.loops import QUICK, batches, network, train
+from leakgauge.tokens.monitor import background
+from support.loops import QUICK, AtOnce, batches, network, train
 
 
 def hooks(model: nn.Module) -> int:
@@ -39,8 +40,12 @@ def test_two_lines_give_records_at_every_tenth_step() -> None:
 
 
 @pytest.mark.parametrize("defense", [None, Prune(rate=0.5)])
-@pytest.mark.usefixtures("one_process")
-def test_weights_and_random_states_are_those_without_it(defense: Prune | None) -> None:
+def test_weights_and_random_states_are_those_without_it(
+    defense: Prune | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the estimate runs in the process of the loop."""
+    monkeypatch.setattr(background, "ProcessPoolExecutor", lambda **given: AtOnce())
+
     def run(watched: bool) -> tuple[list[Tensor], list[object]]:
         torch.manual_seed(0)
         np.random.seed(0)  # noqa: NPY002  the global generator is what is tested

@@ -112,7 +112,7 @@ def resident() -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="reads Linux' /proc")
-@pytest.mark.parametrize("steps", [10**5, pytest.param(10**6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [60_000, pytest.param(10**6, marks=pytest.mark.slow)])
 def test_many_steps_take_no_more_memory_than_few(steps: int) -> None:
     """Simulated: each hundredth step has another gradient."""
     torch.manual_seed(0)
@@ -131,7 +131,7 @@ def test_many_steps_take_no_more_memory_than_few(steps: int) -> None:
         assert len(ring) == 500
         assert ring.bytes == 500 * 256 * 4
     assert monitor.next_step == steps
-    assert steps == 10**5 or MOST / 2 <= len(monitor.records) <= MOST + 1
+    assert steps < 10**6 or MOST / 2 <= len(monitor.records) <= MOST + 1
     assert [monitor.records[0]["step"], monitor.records[-1]["step"]] == [0, steps - 100]
     assert sizes[steps] - sizes[steps // 4] < 4 * 2**20
 
