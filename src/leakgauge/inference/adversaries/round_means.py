@@ -54,8 +54,9 @@ MOST_NUMBERS, MOST_INPUTS = 4096, 1024
 """Largest numbers of units over all rounds, and of inputs; a larger layer is not read: the system
 of equations and the means of all trials would not fit into memory."""
 
-MADE_UP = 24
-"""Made-up records for each public one."""
+MADE_UP, FEWEST_MADE_UP, MANY_NUMBERS = 24, 6, 1024
+"""Made-up records for each public one, at most and at least. There are fewer where ``a`` has many
+numbers, as the time grows with their square."""
 
 METRIC_RIDGE = 1e-3
 """Ridge on the second moments of the first round's ``d``, relative to their mean square."""
@@ -183,7 +184,8 @@ class Moments:
 
     def weights(self, ridges: Sequence[float]) -> list[Tensor]:
         """Return ``a [R H]`` for each ridge."""
-        return [torch.linalg.solve(self.ridged(ridge), self.first) for ridge in ridges]
+        factors = [torch.linalg.cholesky_ex(self.ridged(ridge))[0] for ridge in ridges]
+        return [torch.cholesky_solve(self.first[:, None], one)[:, 0] for one in factors]
 
 
 def public_records(shadows: Sequence[Shadow], weight: str, bias: str) -> PublicRecords:
@@ -198,12 +200,13 @@ def public_records(shadows: Sequence[Shadow], weight: str, bias: str) -> PublicR
 
 
 def moments_of_made_up(shadows: Sequence[Shadow], bias: str) -> "Moments":
-    """Return the moments over ``MADE_UP`` made-up records for each public one."""
+    """Return the moments over several made-up records for each public one."""
     data, seed = shadows[0].data, shadows[0].draw_seed
-    sets = [made_up(data, rng=stream(seed, "made-up records", number)) for number in range(MADE_UP)]
-    units = len(shadows) * shadows[0].params[bias].numel()
+    numbers = len(shadows) * shadows[0].params[bias].numel()
+    count = min(MADE_UP, max(FEWEST_MADE_UP, MADE_UP * MANY_NUMBERS // numbers))
+    sets = [made_up(data, rng=stream(seed, "made-up records", at)) for at in range(count)]
     found = []
-    for part in slices(MADE_UP, max(1, AT_ONCE // (units * len(data)))):
+    for part in slices(count, max(1, AT_ONCE // (numbers * len(data)))):
         x, y = (torch.cat([getattr(one, of) for one in sets[part]]) for of in ("x", "y"))
         each = [output_gradients(shadow, bias, x, y) for shadow in shadows]
         found.append(Moments.of(torch.cat(each, dim=1)))
