@@ -14,9 +14,10 @@ from leakgauge.core.types import Task
 from leakgauge.defenses import parse_defense
 from leakgauge.gradients import batch_gradients, params_of
 from leakgauge.inference import parse_adversary
-from leakgauge.inference.adversaries import round_means
+from leakgauge.inference.adversaries import layer_inputs, round_means
 from leakgauge.inference.adversaries.round_means import (
     MeanReader,
+    Moments,
     PublicRecords,
     linear_layer,
     made_up,
@@ -83,8 +84,10 @@ def trained():
 def test_a_sum_over_rounds_is_the_mean_of_the_inputs(trained, monkeypatch) -> None:
     """By the truth: the batch's mean, which the adversary never sees."""
     stage, starts = trained
-    known, _reader, total = read(stage, starts)
+    known, _, total = read(stage, starts)
     assert errors(stage, total)[0] < 0.4
+    (numbers,) = Moments.of(known.outputs).weights([1e-4])
+    assert float((known.outputs @ numbers - 1).abs().mean()) < 0.12
     assert torch.allclose(known.inputs, stage.public.x.double(), atol=1e-6)
     monkeypatch.setattr(round_means, "MADE_UP", 1)
     _, _, with_few = read(stage, starts)
@@ -131,8 +134,9 @@ def test_the_first_round_is_read_by_positive_weights() -> None:
     expected = (shares[:, None] * known.inputs[rows[0]]).sum(0) / shares.sum()
     second = torch.from_numpy(reader.of_records(known, rows)).unflatten(1, (2, -1))[0, 1]
     assert torch.allclose(second, expected)
-    moments = known.outputs[:, :units].T @ known.outputs[:, :units]
-    ridge = round_means.METRIC_RIDGE * moments.diagonal().mean() * torch.eye(units).double()
+    seen = known.outputs[:, :units]
+    moments = seen.T @ seen / len(seen)
+    ridge = layer_inputs.RIDGE * moments.diagonal().mean() * torch.eye(units).double()
     assert torch.allclose(reader.metric @ (moments + ridge), torch.eye(units).double(), atol=1e-6)
 
 

@@ -95,7 +95,7 @@ class LayerInputs:
         bias, weight = grads[self.bias], grads[self.weight].flatten(2)
         scale = bias.abs().amax(dim=1).clamp_min(torch.finfo(bias.dtype).tiny)[:, None]
         ones = (bias / scale) @ self.outputs
-        found = [_quotient(weight, bias, ones @ self.outputs.T)]
+        found = [quotient(weight, bias, ones @ self.outputs.T)]
         if self.kept:
             rows = self.outputs[:, : self.kept].T @ weight / scale[:, :, None]
             found += self._projections(rows, ones[:, : self.kept])
@@ -120,11 +120,11 @@ class LayerInputs:
             added = share
             factor, _ = torch.linalg.cholesky_ex(gram)
             solved = torch.cholesky_solve(ones[:, :, None], factor)[:, :, 0]
-            found.append(_quotient(rows, ones, solved))
+            found.append(quotient(rows, ones, solved))
         return found
 
 
-def _quotient(rows: Tensor, ones: Tensor, by: Tensor) -> Tensor:
+def quotient(rows: Tensor, ones: Tensor, by: Tensor) -> Tensor:
     """Return ``by' rows / by' ones`` ``[n, D]``."""
     whole = (by * ones).sum(1, keepdim=True).clamp_min(torch.finfo(ones.dtype).tiny)
     return (by[:, None, :] @ rows)[:, 0] / whole
@@ -145,7 +145,7 @@ def layer_inputs(shadow: Shadow) -> LayerInputs | None:
     like = shadow.params[names[1]].detach()
     return LayerInputs(
         *names,
-        outputs=_decorrelated(outputs, noise).to(like),
+        outputs=decorrelated(outputs, noise).to(like),
         kept=count if shadow.batch_size <= inputs.shape[1] else 0,
         centre=centre.to(like),
         inputs=_whitening(inputs - centre).to(like),
@@ -176,7 +176,7 @@ def _of_records(shadow: Shadow, weight: str, bias: str) -> tuple[Tensor, Tensor]
     return (products / square)[square[:, 0] > 0], outputs
 
 
-def _decorrelated(outputs: Tensor, noise: float) -> Tensor:
+def decorrelated(outputs: Tensor, noise: float) -> Tensor:
     """Return the matrix ``[H, H]`` that makes rows uncorrelated, largest directions first."""
     moments = outputs.T @ outputs / len(outputs)
     ridge = RIDGE * moments.trace() / len(moments) + noise

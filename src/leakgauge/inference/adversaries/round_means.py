@@ -42,7 +42,12 @@ from leakgauge.inference.adversaries.calibration import (
     held_out_folds,
     two_sided,
 )
-from leakgauge.inference.adversaries.layer_inputs import layer_with_bias, single_gradients
+from leakgauge.inference.adversaries.layer_inputs import (
+    decorrelated,
+    layer_with_bias,
+    quotient,
+    single_gradients,
+)
 from leakgauge.inference.adversaries.logistic import regression_of
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.results.statistics import Floats, Ints
@@ -57,9 +62,6 @@ of equations and the means of all trials would not fit into memory."""
 MADE_UP, FEWEST_MADE_UP, MANY_NUMBERS = 24, 6, 1024
 """Made-up records for each public one, at most and at least. There are fewer where ``a`` has many
 numbers, as the time grows with their square."""
-
-METRIC_RIDGE = 1e-3
-"""Ridge on the second moments of the first round's ``d``, relative to their mean square."""
 
 AT_ONCE = 1 << 24
 """Gradients at single outputs that are in memory at once."""
@@ -77,6 +79,37 @@ def linear_layer(params: Params) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True, eq=False)
+class Moments:
+    """First and second moments of gradients at the outputs.
+
+    Attributes:
+        first: sum of the gradients ``[R H]``.
+        second: sum of their outer products ``[R H, R H]``.
+    """
+
+    first: Tensor
+    second: Tensor
+
+    @classmethod
+    def of(cls, outputs: Tensor) -> "Moments":
+        """Return the moments of gradients ``[n, R H]``."""
+        return cls(outputs.sum(0), outputs.T @ outputs)
+
+    def __add__(self, other: "Moments") -> "Moments":
+        return Moments(self.first + other.first, self.second + other.second)
+
+    def weights(self, ridges: Sequence[float]) -> list[Tensor]:
+        """Return ``a [R H]`` for each ridge."""
+        size = self.second.diagonal().mean()
+        unit = torch.eye(len(self.second), dtype=self.second.dtype, device=self.second.device)
+        found = []
+        for ridge in ridges:
+            factor, _ = torch.linalg.cholesky_ex(self.second + ridge * size * unit)
+            found.append(torch.cholesky_solve(self.first[:, None], factor)[:, 0])
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class PublicRecords:
     """What the gradients of single public records show of the layer.
 
@@ -88,7 +121,7 @@ class PublicRecords:
 
     inputs: Tensor
     outputs: Tensor
-    made_up: "Moments"
+    made_up: Moments
 
     def reader(self, rounds: int) -> "MeanReader":
         """Return the reader, with the ridge that is best for records it was not fitted on."""
@@ -99,8 +132,8 @@ class PublicRecords:
             errors += torch.stack([(others @ a - 1).square().sum() for a in found]).cpu()
         best = RIDGES[int(errors.argmin())]
         (numbers,) = (self.made_up + Moments.of(self.outputs)).weights([best])
-        first = Moments.of(self.outputs[:, : len(numbers) // rounds])
-        return MeanReader(numbers.view(rounds, -1), torch.linalg.inv(first.ridged(METRIC_RIDGE)))
+        first = decorrelated(self.outputs[:, : len(numbers) // rounds], noise=0.0)
+        return MeanReader(numbers.view(rounds, -1), first @ first.T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +142,7 @@ class MeanReader:
 
     Attributes:
         numbers: ``a [R, H]``.
-        metric: ``M [H, H]``, up to a factor.
+        metric: ``M [H, H]``.
     """
 
     numbers: Tensor
@@ -127,9 +160,7 @@ class MeanReader:
         found = torch.einsum("h,nhd->nd", self.numbers[number - 1], weight)
         if number > 1:
             return torch.cat([found, torch.zeros_like(found)], dim=1)
-        by = bias @ self.metric
-        sums = torch.einsum("nh,nhd->nd", by, weight)
-        return torch.cat([found, _divided(sums, (by * bias).sum(1, keepdim=True))], dim=1)
+        return torch.cat([found, quotient(weight, bias, bias @ self.metric)], dim=1)
 
     def of_records(self, known: PublicRecords, rows: Ints) -> Floats:
         """Return both estimates ``[n, 2 D]`` for batches of public records ``[n, B]``.
@@ -143,49 +174,9 @@ class MeanReader:
         for part in torch.split(torch.from_numpy(rows).to(weights.device), most):
             inputs, first = known.inputs[part], firsts[part]
             shares = (first @ (first.mean(1) @ self.metric)[:, :, None])[:, :, 0]
-            second = _divided((shares[:, :, None] * inputs).sum(1), shares.sum(1, keepdim=True))
+            second = quotient(inputs, torch.ones_like(shares), shares)
             found.append(torch.cat([(weights[part][:, :, None] * inputs).mean(1), second], dim=1))
         return torch.cat(found).cpu().numpy()
-
-
-def _divided(sums: Tensor, by: Tensor) -> Tensor:
-    return sums / by.clamp_min(torch.finfo(by.dtype).tiny)
-
-
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """First and second moments of gradients at the outputs.
-
-    Attributes:
-        count: number of records.
-        first: sum of the gradients ``[R H]``.
-        second: sum of their outer products ``[R H, R H]``.
-    """
-
-    count: int
-    first: Tensor
-    second: Tensor
-
-    @classmethod
-    def of(cls, outputs: Tensor) -> "Moments":
-        """Return the moments of gradients ``[n, R H]``."""
-        return cls(len(outputs), outputs.sum(0), outputs.T @ outputs)
-
-    def __add__(self, other: "Moments") -> "Moments":
-        return Moments(
-            self.count + other.count, self.first + other.first, self.second + other.second
-        )
-
-    def ridged(self, ridge: float) -> Tensor:
-        """Return the second moments, with a ridge relative to their mean square."""
-        size = self.second.diagonal().mean()
-        unit = torch.eye(len(self.second), dtype=self.second.dtype, device=self.second.device)
-        return self.second + ridge * size * unit
-
-    def weights(self, ridges: Sequence[float]) -> list[Tensor]:
-        """Return ``a [R H]`` for each ridge."""
-        factors = [torch.linalg.cholesky_ex(self.ridged(ridge))[0] for ridge in ridges]
-        return [torch.cholesky_solve(self.first[:, None], one)[:, 0] for one in factors]
 
 
 def public_records(shadows: Sequence[Shadow], weight: str, bias: str) -> PublicRecords:
@@ -199,7 +190,7 @@ def public_records(shadows: Sequence[Shadow], weight: str, bias: str) -> PublicR
     return PublicRecords(inputs, seen, moments_of_made_up(shadows, bias))
 
 
-def moments_of_made_up(shadows: Sequence[Shadow], bias: str) -> "Moments":
+def moments_of_made_up(shadows: Sequence[Shadow], bias: str) -> Moments:
     """Return the moments over several made-up records for each public one."""
     data, seed = shadows[0].data, shadows[0].draw_seed
     numbers = len(shadows) * shadows[0].params[bias].numel()
