@@ -45,7 +45,7 @@ def made(defense: Defense | None = None, attack: Joint = JOINT, **settings) -> G
 
 def starts_of(stage: GameStage) -> list[dict[str, torch.Tensor]]:
     """Return the parameters at the start of each round, without the training in the last one."""
-    return list(islice(trajectory(stage), 3))
+    return list(islice(trajectory(stage), stage.spec.rounds))
 
 
 def wide(parts: list[dict[str, torch.Tensor]]) -> np.ndarray:
@@ -130,7 +130,7 @@ def test_nothing_planted_is_chance_on_average() -> None:
     found = []
     for seed in range(4):
         stage = small_stage(records(0.0, n=1300, seed=seed), Joint(batches=100), trials=200)
-        said = attack_jointly(stage, list(islice(trajectory(stage), 2)))["static joint"]
+        said = attack_jointly(stage, starts_of(stage))["static joint"]
         found.append(auroc_of(stage, said.log_posterior))
     assert abs(np.mean(found) - 0.5) < 4 * np.sqrt(201 / (12 * 100 * 100) / 4)
 
@@ -162,7 +162,7 @@ def test_three_secrets_and_any_memory_bound() -> None:
     found = []
     for size in (2**28, 2**20):
         stage = small_stage(data, JOINT, defense=clip(0.5), max_bytes=size, trials=150)
-        found.append(attack_jointly(stage, list(islice(trajectory(stage), 2))))
+        found.append(attack_jointly(stage, starts_of(stage)))
     assert found[0].keys() == found[1].keys()
     assert auroc_of(stage, found[0]["adaptive joint"].log_posterior) > 0.8
     for key, said in found[0].items():
