@@ -6,6 +6,7 @@ from scipy import stats
 
 from leakgauge.core.types import Dataset
 from leakgauge.inversion.run.exposing import singled_out
+from leakgauge.results.record_tests import SHARED, RecordTest
 
 LABELS = torch.zeros(4, dtype=torch.int64)
 
@@ -24,6 +25,47 @@ def test_guesses_of_an_update_that_tells_nothing_give_uniform_p_values() -> None
         guess = 0.3 * torch.randn(1, 4, 6, generator=rng)
         p_values.append(singled_out(guess, truth, LABELS, public(199, 1000 + seed))[0, 0])
     assert stats.kstest(np.array(p_values), "uniform").pvalue > 1e-3
+
+
+def of_updates(batches: torch.Tensor, truth: torch.Tensor, others: Dataset) -> RecordTest:
+    """Return the test of all records, corrected as in a run."""
+    labels = torch.zeros(truth.shape[0] * truth.shape[1], dtype=torch.int64)
+    p_value, excess, compared, update = singled_out(batches, truth, labels, others).numpy()
+    none = np.empty(0)
+    return RecordTest(
+        ask="reconstruction",
+        adversary="made up",
+        rows=np.arange(len(labels)),
+        p_value=p_value,
+        excess=excess,
+        others=compared,
+        versus="others",
+        figure=none,
+        guess=none,
+        unit=np.empty(0, dtype=np.int64),
+        family=update.astype(np.int64),
+        dependence=SHARED,
+    )
+
+
+def test_five_updates_that_tell_nothing_name_nobody_in_19_of_20_runs() -> None:
+    """All updates' records are compared with the same public ones, in batches of eight."""
+    runs, alarms = 400, 0
+    for seed in range(runs):
+        rng = torch.Generator().manual_seed(seed)
+        truth, guess = torch.randn(2, 5, 8, 6, generator=rng)
+        found = of_updates(0.3 * guess, truth, public(1999, 1000 + seed))
+        alarms += bool((found.adjusted <= 0.05).any())
+    assert stats.binomtest(alarms, runs, 0.05, alternative="greater").pvalue > 1e-3
+    assert alarms > runs * 0.01, "a bound that never is reached would hide what it should name"
+
+
+def test_whole_updates_name_all_their_records_among_few_others() -> None:
+    """With one correction for all forty records, no p value would be small enough."""
+    truth = torch.randn(5, 8, 6, generator=torch.Generator().manual_seed(0))
+    found = of_updates(truth.flip(1), truth, public(197))
+    assert np.allclose(found.adjusted, 5 / 198), "five updates"
+    assert found.p_value.min() * 40 > 0.05
 
 
 def test_exact_records_have_the_smallest_p_value_in_any_order() -> None:

@@ -118,6 +118,17 @@ def test_the_report_says_how_much_a_test_needs_to_name_anybody() -> None:
     member = np.arange(300) < 100
     found = the_test(np.zeros(300), member)
     assert least_named(found, tests=1) == "10 records above all others", "100 / 201 / 0.05"
-    assert least_named(the_test(np.zeros(30), np.arange(30) < 15), 1) == "none: too few others"
+    few = the_test(np.where(np.arange(30) < 15, 9.0, 0.0), np.arange(30) < 15)
+    assert least_named(few, 1) == "none: too few others"
     said = exposure_sentence(Exposure((found,)))
     assert said == "None of the 100 attacked records is named above chance."
+    said = exposure_sentence(Exposure((few,)))
+    assert said == (
+        "None of the 15 attacked records could be named, whatever leaks: 15 other records to "
+        "compare with are too few. To name any, attack fewer records or give more data."
+    ), "all 15 score above all others, and no p value is below 1/16"
+    both = exposure_sentence(Exposure((found, replace(few, ask="reconstruction"))))
+    assert both == (
+        "None of the 100 attacked records is named above chance; reconstruction could name none, "
+        "for too few others."
+    )

@@ -100,17 +100,28 @@ def view_of(exposure: Exposure, *, several: bool = False) -> ExposureView:
 
 
 def exposure_sentence(exposure: Exposure, *, several: bool = False) -> str:
-    """Return how many records are named above chance, in one sentence."""
+    """Return how many records are named above chance, or that none could be, in words."""
     named, attacked = int(exposure.named.any(axis=1).sum()), len(exposure.rows)
     under = " without a defense" if exposure.defense == "none" else f" with {exposure.defense}"
     where = under if several else ""
+    tests = exposure.tests
+    unable = [one for one in tests if _least(one, len(tests)) is None]
+    if len(unable) == len(tests):
+        others = max(int(one.others.max(initial=0)) for one in tests)
+        return (
+            f"None of the {count(attacked)} attacked records could be named{where}, whatever "
+            f"leaks: {count(others)} other records to compare with are too few. To name any, "
+            "attack fewer records or give more data."
+        )
     verb = "is" if named <= 1 else "are"
     many = count(named) if named else "None"
-    relative = dict.fromkeys(one.ask for one in exposure.tests if len(one.family))
+    relative = dict.fromkeys(one.ask for one in tests if len(one.family) and one.secret)
     than = f"; by {' and '.join(relative)}, above others with the same secret" if relative else ""
     error = f"; if nothing leaks, at most {percent(LEVEL)} of audits name one" if named else ""
+    titles = " and ".join(title_of(one, tests) for one in unable)
+    few = f"; {titles} could name none, for too few others" if unable else ""
     said = f"{many} of the {count(attacked)} attacked records {verb} named above chance"
-    return f"{said}{where}{than}{error}."
+    return f"{said}{where}{than}{error}{few}."
 
 
 def least_named(test: RecordTest, tests: int) -> str:
@@ -120,13 +131,25 @@ def least_named(test: RecordTest, tests: int) -> str:
         test: the test.
         tests: number of tests under the same defense.
     """
-    of_families = [_needed(test, family, tests) for family in test.families]
-    needed, records = min(of_families, key=lambda pair: (pair[0] > pair[1], pair[0]))
-    if needed <= 1:
-        return "1 record"
-    if test.dependence != SHARED or needed > records:
+    least = _least(test, tests)
+    if least is None:
         return "none: too few others"
-    return f"{count(needed)} {'users' if len(test.unit) else 'records'} above all others"
+    if least <= 1:
+        return "1 record"
+    return f"{count(least)} {'users' if len(test.unit) else 'records'} above all others"
+
+
+def _least(test: RecordTest, tests: int) -> int | None:
+    """Return how many records of a family must score above all others before one is named.
+
+    It is the smallest number of all families; None where no p value of the test is small enough.
+    """
+    found = [
+        needed
+        for needed, records in (_needed(test, family, tests) for family in test.families)
+        if needed <= 1 or (test.dependence == SHARED and needed <= records)
+    ]
+    return min(found, default=None)
 
 
 def _needed(test: RecordTest, family: Bools, tests: int) -> tuple[int, int]:

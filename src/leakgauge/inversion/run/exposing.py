@@ -12,7 +12,7 @@ from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.words import FIRST, NEAREST
-from leakgauge.results.record_tests import ANY, RecordTest
+from leakgauge.results.record_tests import SHARED, RecordTest
 
 ASK = "reconstruction"
 ROUNDING = 1e-4
@@ -36,18 +36,20 @@ def singled_out(batches: Tensor, truth: Tensor, labels: Tensor, public: Dataset)
         public: records that are not attacked, drawn as the true ones.
 
     Returns:
-        p value, excess in standard deviations, and number of public records, ``[3, T * B]``.
+        p value, excess in standard deviations, number of public records, and number of the update,
+        ``[4, T * B]``.
     """
     count = truth.shape[0] * truth.shape[1]
-    found = torch.zeros(3, count, dtype=torch.float64)
+    found = torch.zeros(4, count, dtype=torch.float64)
     found[0] = 1.0
+    found[3] = torch.arange(count) // truth.shape[1]
     in_classes = labels.dim() == 1 and not labels.is_floating_point()
     for at, (rebuilt, true) in enumerate(zip(batches, truth, strict=True)):
         scores, others = _fit(rebuilt, true), _fit(rebuilt, public.x)
         for place, score in enumerate(scores):
             row = at * truth.shape[1] + place
             same = others[(public.y == labels[row]).cpu()] if in_classes else others
-            found[:, row] = _ranked(score, same)
+            found[:3, row] = _ranked(score, same)
     return found
 
 
@@ -78,13 +80,17 @@ def _ranked(score: Tensor, others: Tensor) -> Tensor:
 def record_tests(
     scenario: Scenario, finished: Iterable[tuple[Attempt, Rebuilt]]
 ) -> list[RecordTest]:
-    """Return the tests of the attacked records, one for each attempt."""
+    """Return the tests of the attacked records, one for each attempt.
+
+    The p values of an update's records come from one set of public records and one distance, so
+    that Benjamini and Hochberg's correction holds for them; each update is a family of its own.
+    """
     return [_test(scenario, *one) for one in finished if one[1].singled_out is not None]
 
 
 def _test(scenario: Scenario, attempt: Attempt, rebuilt: Rebuilt) -> RecordTest:
     assert rebuilt.singled_out is not None
-    p_value, excess, others = rebuilt.singled_out.numpy()
+    p_value, excess, others, update = rebuilt.singled_out.numpy()
     metric = next((one for one in (COLUMNS, TOKEN_ACCURACY, PSNR) if one in rebuilt.scores), "")
     figure = guess = np.empty(0)
     if metric:
@@ -109,6 +115,7 @@ def _test(scenario: Scenario, attempt: Attempt, rebuilt: Rebuilt) -> RecordTest:
         guess=guess,
         metric=METRICS[metric].label if metric else "",
         unit=np.empty(0, dtype=np.int64),
-        dependence=ANY,
+        family=update.astype(np.int64),
+        dependence=SHARED,
         assumes=IN_ORDER if scenario.drawn == FIRST else "",
     )

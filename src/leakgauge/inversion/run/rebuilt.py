@@ -38,8 +38,8 @@ class Rebuilt:
             a method that does not say, and where no record may be kept.
         layer: name of the layer whose inputs were recovered in place of records; else empty.
         singled_out: for each record the p value that it fits the rebuilt ones no better than public
-            records do, the excess of its score, and the number of these, float64 ``[3, N]``; None
-            where it was not computed.
+            records do, the excess of its score, the number of these and that of its update, float64
+            ``[4, N]``; None where it was not computed.
     """
 
     x: Tensor
