@@ -295,6 +295,7 @@ REFUSED = [
         ("--images", 99, "--draw", "first"),
         "asks for records 0 to 98, but there are 12; lower --images",
     ),
+    (("--images", 99, "--batch-size", 99), "an update has 99 records (--batch-size times"),
     (("--images", 0), "--images is 0"),
     (
         ("--side", 100_000),

@@ -45,6 +45,11 @@ def draw_rows(
     """
     total, begin = len(labels), first if how == FIRST else 0
     require(
+        size <= total,
+        f"an update has {size} records (--batch-size times --local-steps times --clients), but "
+        f"there are {total}; lower one of these",
+    )
+    require(
         begin + count <= total,
         f"--images asks for records {begin} to {begin + count - 1}, but there are {total}; lower "
         "--images"
