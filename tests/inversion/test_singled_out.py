@@ -1,12 +1,18 @@
 """A rebuilt record names its owner only if it fits better than records that nobody attacked."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import torch
 from scipy import stats
 
+from leakgauge.core.knowledge import STATIC
 from leakgauge.core.types import Dataset
-from leakgauge.inversion.run.exposing import singled_out
-from leakgauge.results.record_tests import SHARED, RecordTest
+from leakgauge.inversion.run.exposing import record_tests, singled_out
+from leakgauge.inversion.run.scenario import Scenario
+from leakgauge.inversion.words import RANDOM
+from leakgauge.results.record_tests import RecordTest
 
 LABELS = torch.zeros(4, dtype=torch.int64)
 
@@ -28,24 +34,14 @@ def test_guesses_of_an_update_that_tells_nothing_give_uniform_p_values() -> None
 
 
 def of_updates(batches: torch.Tensor, truth: torch.Tensor, others: Dataset) -> RecordTest:
-    """Return the test of all records, corrected as in a run."""
+    """Return the test of all records that a run makes of these rebuilt ones."""
     labels = torch.zeros(truth.shape[0] * truth.shape[1], dtype=torch.int64)
-    p_value, excess, compared, update = singled_out(batches, truth, labels, others).numpy()
-    none = np.empty(0)
-    return RecordTest(
-        ask="reconstruction",
-        adversary="made up",
-        rows=np.arange(len(labels)),
-        p_value=p_value,
-        excess=excess,
-        others=compared,
-        versus="others",
-        figure=none,
-        guess=none,
-        unit=np.empty(0, dtype=np.int64),
-        family=update.astype(np.int64),
-        dependence=SHARED,
-    )
+    found = singled_out(batches, truth, labels, others)
+    scenario = SimpleNamespace(rows=np.arange(len(labels)), drawn=RANDOM)
+    attempt = SimpleNamespace(name="made up", defense="none", knowledge=STATIC)
+    rebuilt = SimpleNamespace(singled_out=found, scores={}, baselines={})
+    (test,) = record_tests(cast(Scenario, scenario), [cast(Any, (attempt, rebuilt))])
+    return test
 
 
 def test_five_updates_that_tell_nothing_name_nobody_in_19_of_20_runs() -> None:
