@@ -18,6 +18,7 @@ References:
     Lyu, Su and Li, Understanding the Sparse Vector Technique, VLDB 2017, Theorem 4.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -235,8 +236,13 @@ def epsilon_laplace(each: float, count: int, delta: float) -> float:
     """
     require_positive(each, "epsilon of each mechanism")
     require_count(count, "number of mechanisms")
-    if not accountants_installed():
-        return each * count
+    most = each * count
+    return min(most, _composed_laplace(each, count, delta)) if accountants_installed() else most
+
+
+@functools.cache
+def _composed_laplace(each: float, count: int, delta: float) -> float:
+    """Return the epsilon of the composition by dp-accounting, which takes a second for many."""
     from dp_accounting.pld import privacy_loss_distribution
 
     step = each / (100 if count <= FEW else 5)
@@ -244,7 +250,6 @@ def epsilon_laplace(each: float, count: int, delta: float) -> float:
         one = privacy_loss_distribution.from_laplace_mechanism(
             1 / each, value_discretization_interval=step
         )
-        found = float(one.self_compose(count).get_epsilon_for_delta(delta))
+        return max(0.0, float(one.self_compose(count).get_epsilon_for_delta(delta)))
     except (OverflowError, MemoryError):  # epsilon beyond millions; the sum is an upper bound, too
         return each * count
-    return min(each * count, max(0.0, found))
