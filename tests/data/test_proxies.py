@@ -61,6 +61,40 @@ def test_a_column_that_seems_to_name_users_is_named() -> None:
     assert not any("--group" in warning for warning in warnings(table, group="patient"))
 
 
+@pytest.mark.parametrize("numeric", [False, True])
+def test_users_are_also_seen_by_the_label_alone(numeric: bool) -> None:
+    users = np.repeat(np.arange(N // 4), 4)
+    table = frame(patient=users, income=RNG.integers(2, size=N // 4)[users])
+    roles = Roles("income", numeric=numeric)
+    found = [one for one in make_table(table, roles).warnings if "--group patient" in one]
+    assert len(found) == (0 if numeric else 1)
+
+
+def test_rows_that_repeat_others_are_counted() -> None:
+    one = frame()[: N // 4]
+    copies = pd.concat([one] * 4)
+    (warning,) = warnings(copies)
+    assert warning.startswith(f"{3 * N // 4:,} of {N:,} rows repeat another row")
+    assert "membership is understated" in warning
+    few = pd.concat([frame(), one[:50]])
+    assert warnings(few) == []
+    owner = np.arange(N) % (N // 4)
+    assert warnings(copies.assign(owner=owner), group="owner") == [], "a user's rows stay together"
+    (again,) = warnings(copies.assign(owner=np.arange(N)), group="owner")
+    assert again.startswith(f"{3 * N // 4:,} of {N:,} rows")
+
+
+def test_what_is_missing_and_ranges_of_numbers_tell_a_secret() -> None:
+    only_women = np.where(SEX, RNG.normal(size=N), np.nan)
+    (warning,) = warnings(frame(psa=only_women))
+    assert "the feature 'psa' alone tells the secret 'sex' (AUROC 1.000)" in warning
+    stage = RNG.integers(3, size=N)
+    table = frame(sex=np.array(["a", "b", "c"])[stage], marker=stage + 0.9 * RNG.random(N))
+    (warning,) = warnings(table)
+    assert "the feature 'marker' alone tells the secret 'sex'" in warning
+    assert column_auroc(pd.Series(RNG.normal(size=N)), stage) < 0.6
+
+
 def test_features_that_say_something_are_no_proxies() -> None:
     """Half of what they say is right, categories are many, and a number repeats by chance."""
     hint = np.where(RNG.random(N) < 0.9, SEX, RNG.random(N) < 0.5).astype(float)

@@ -23,6 +23,15 @@ ROWS = 10_000
 FEW_VALUES = 200
 """Number of different values up to which numbers count as categories too."""
 
+IN_RANGE = 20
+"""Different numbers in a range, at least, where numbers with more values are read by ranges."""
+
+LARGEST_USER = 0.25
+"""Largest share of the rows that one user has; an amount that is mostly 0 names no users."""
+
+REPEATED = 0.05
+"""Share of rows that repeat another one, from which a warning says so."""
+
 SAME_IN_USER = 0.98
 """Share of a column's repeated values with a single secret, from which the column seems to name
 users."""
@@ -80,22 +89,40 @@ def identifiers(features: pd.DataFrame, secrets: Mapping[str, Ints]) -> list[str
 
 
 def users_without_group(
-    frame: pd.DataFrame, secrets: Mapping[str, Ints], *, besides: set[str]
+    frame: pd.DataFrame, constant: Mapping[str, Ints], *, besides: set[str]
 ) -> list[str]:
     """Return a warning for each column that seems to name users with several rows.
 
     Args:
         frame: all columns of the table.
-        secrets: codes ``[n]`` of each secret.
+        constant: codes ``[n]`` of what is the same in all rows of a user: the secrets, or the label
+            where there are none.
         besides: columns that have a role.
     """
+    each = {str(name): _same_in_users(frame[name], constant)
+            for name in frame.columns if str(name) not in besides}  # fmt: skip
     return [
-        f"the column {str(name)!r} repeats, and {secret!r} is the same in all rows of nearly each "
-        f"of its values, as if it named users; use {option('--group', name)}, so that no user is "
-        "on two sides"
-        for secret, values in secrets.items()
-        for name in frame.columns
-        if str(name) not in besides and _names_users(frame[name], values)
+        f"the column {name!r} repeats, and {what!r} is the same in all rows of nearly each of its "
+        f"values, as if it named users; use {option('--group', name)}, so that no user is on two "
+        "sides"
+        for name, what in each.items()
+        if what is not None
+    ]
+
+
+def repeated_rows(features: pd.DataFrame, y: npt.NDArray[Any], users: Ints | None) -> list[str]:
+    """Return a warning if many rows repeat another row, of another user where users are known."""
+    each = pd.DataFrame({"row": pd.util.hash_pandas_object(features, index=False), "y": y})
+    if users is not None:
+        each = each.assign(user=users).drop_duplicates()
+    count = int(each.duplicated(["row", "y"]).sum())
+    if count < REPEATED * len(features):
+        return []
+    return [
+        f"{count:,} of {len(features):,} rows repeat another row in all columns that are used, so "
+        "copies of a record are on both sides of the split: who is a member is not defined for "
+        "them, and membership is understated; use --group if a column names whose rows they are, "
+        "or leave the copies out"
     ]
 
 
@@ -114,8 +141,9 @@ def option(flag: str, column: object) -> str:
 def column_auroc(column: "pd.Series[Any]", codes: Ints) -> float:
     """Return how well a column alone predicts codes: the least AUROC over their values.
 
-    The score of a category is the share of each code in its other rows; that of numbers with many
-    different values is their order.
+    The score of a category is the share of each code in its other rows. Numbers with many different
+    values are scored by their order and by ranges, with missing as a group of its own; the higher
+    AUROC counts.
 
     >>> column_auroc(pd.Series([0.0, 1.0] * 50), np.array([1, 0] * 50))
     1.0
@@ -137,7 +165,20 @@ def column_aurocs(column: "pd.Series[Any]", targets: Sequence[Ints]) -> list[flo
     seen = numbers(column)
     known = np.isfinite(seen)
     _, order = np.unique(seen[known], return_inverse=True)
-    return [_of_order(order, codes[rows], known) for codes in targets]
+    ranges = _ranges(order, known)
+    return [
+        max(_of_order(order, codes[rows], known), _of_groups(ranges, codes[rows]))
+        for codes in targets
+    ]
+
+
+def _ranges(order: Ints, known: Bools) -> Ints:
+    """Return the group of each row: missing, or a range of numbers."""
+    distinct = int(order.max(initial=0)) + 1
+    count = min(FEW_VALUES, 1 + distinct // IN_RANGE)
+    groups = np.zeros(len(known), dtype=np.int64)  # 0: missing
+    groups[known] = 1 + order * count // distinct
+    return np.unique(groups, return_inverse=True)[1]
 
 
 def _of_groups(groups: Ints, codes: Ints) -> float:
@@ -212,23 +253,27 @@ def _is_identifier(column: "pd.Series[Any]") -> bool:
     return whole and len(np.unique(values)) == len(values) > FEW_VALUES
 
 
-def _names_users(column: "pd.Series[Any]", codes: Ints) -> bool:
+def _same_in_users(column: "pd.Series[Any]", constant: Mapping[str, Ints]) -> str | None:
+    """Return what is the same in all rows of a user if the column seems to name users."""
     read = read_values(column)
     if unlike_any(read):
-        return False
+        return None
     kind = kind_of(read)
     if kind == "date" or (kind == "number" and (numbers(read) % 1 > 0).any()):
-        return False
+        return None
     groups, distinct = pd.factorize(column, use_na_sentinel=False)
     sizes = np.bincount(groups)
     repeated = sizes > 1
     if len(distinct) < 30 or sizes[repeated].sum() < len(column) / 2:
-        return False
-    if _in_one_code(groups, codes)[repeated].mean() < SAME_IN_USER:
-        return False
-    shuffled = np.random.default_rng(0).permutation(codes)
-    by_chance = _in_one_code(groups, shuffled)[repeated].mean()
-    return bool(by_chance < SAME_IN_USER - 0.1)
+        return None
+    if sizes.max() > LARGEST_USER * len(column):
+        return None
+    for what, codes in constant.items():
+        if _in_one_code(groups, codes)[repeated].mean() >= SAME_IN_USER:
+            shuffled = np.random.default_rng(0).permutation(codes)
+            if _in_one_code(groups, shuffled)[repeated].mean() < SAME_IN_USER - 0.1:
+                return what
+    return None
 
 
 def _in_one_code(groups: Ints, codes: Ints) -> Bools:

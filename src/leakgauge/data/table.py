@@ -24,7 +24,7 @@ from leakgauge.data.columns import (
     shape_of,
 )
 from leakgauge.data.features import features_of, merge, name_merged
-from leakgauge.data.proxies import identifiers, proxies, users_without_group
+from leakgauge.data.proxies import identifiers, proxies, repeated_rows, users_without_group
 from leakgauge.data.tidying import alike
 from leakgauge.data.written import is_written
 from leakgauge.results.statistics import Bools, Floats, Ints
@@ -175,8 +175,10 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
     secrets = {name: np.asarray(coded[name].codes, dtype=np.int64) for name in roles.secrets}
     warnings = [*proxies(features, (roles.label, y), secrets), *identifiers(features, secrets)]
     if roles.group is None:
-        warnings += users_without_group(frame, secrets, besides=set(roles.coded))
+        constant = secrets or ({roles.label: y} if classes else {})
+        warnings += users_without_group(frame, constant, besides=set(roles.coded))
     users, user_names = (None, ()) if roles.group is None else _users(frame[roles.group])
+    warnings += repeated_rows(features, y, None if users is None else users.numpy())
     return Table(
         features=features,
         label=roles.label,
