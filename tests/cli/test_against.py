@@ -55,8 +55,14 @@ def test_an_added_leak_fails_the_audit(leaky: tuple[Path, Ended], base: Path) ->
     own = decision(folder, GATE_FILE)
     assert [one["rule"] for one in own["rules"]] == ["auroc.value < 0.1"]
     assert own["decision"] == "pass"  # a card is about this run alone, and follows from its figures
-    card = run("card", folder)
-    assert card.returncode == 0, card.stderr
+    made = run("card", folder)
+    assert made.returncode == 0, made.stderr
+    card = decision(folder, "audit-card.json")
+    assert (card["decision"]["decision"], card["decision"]["two_runs"]) == ("pass", "fail")
+    assert COMPARED_FILE in card["files"]
+    page = (folder / "audit-card.md").read_text("utf-8")
+    assert "Rules on this run and a reference decided: **fail**." in page
+    assert "| property of smokes |" in page
 
 
 def test_the_same_run_passes(base: Path, folder: Path) -> None:

@@ -16,6 +16,7 @@ from leakgauge.evidence.card_model import (
     CardAnswered,
     CardData,
     CardPage,
+    CardRule,
     CardThreat,
     ControlFigure,
     ControlOf,
@@ -36,7 +37,7 @@ from leakgauge.evidence.card_results import (
 from leakgauge.evidence.context import Context
 from leakgauge.evidence.controls import Control, outcome_of, read_controls
 from leakgauge.evidence.evaluation import evaluate_rules
-from leakgauge.evidence.gate import GATE_FILE
+from leakgauge.evidence.gate import COMPARED_FILE, GATE_FILE, GateDecision
 from leakgauge.evidence.parts import parts_of_audit
 from leakgauge.evidence.rule import parse_rule
 from leakgauge.report.utility import useless_models, utilities
@@ -240,25 +241,32 @@ def _control(one: Control, questions: Mapping[str, Question]) -> ControlOf:
 
 
 class _Gate(pydantic.BaseModel):
-    """The keys of ``gate.json`` that a card needs."""
+    """The keys of ``gate.json`` and ``compared.json`` that a card needs."""
 
-    decision: str
+    decision: GateDecision
     rules: Sequence[dict[str, Any]] = ()
 
 
 def read_decision(folder: Path) -> Decision:
-    """Return the decision of a run's gate from ``gate.json``, if the folder has one.
+    """Return the decision of a run's gate from ``gate.json``, and that of rules on two runs.
 
     Raises:
-        InputError: a gate did not write the file.
+        InputError: a gate did not write a file.
     """
-    path = folder / GATE_FILE
+    own, between = (_read_gate(folder / name) for name in (GATE_FILE, COMPARED_FILE))
+    two_runs = None if between is None else between[0]
+    if own is None:
+        return Decision(decision="no rule was given", rules=[], two_runs=two_runs)
+    return Decision(decision=own[0], rules=own[1], two_runs=two_runs)
+
+
+def _read_gate(path: Path) -> tuple[GateDecision, list[CardRule]] | None:
     if not path.is_file():
-        return Decision(decision="no rule was given", rules=[])
+        return None
     try:
         gate = _Gate.model_validate(parse_json(read_text(path)))
         rules = [{name: one[name] for name in ("rule", "outcome", "figures")} for one in gate.rules]
-        return Decision.model_validate({"decision": gate.decision, "rules": rules})
+        return gate.decision, [CardRule.model_validate(one) for one in rules]
     except (ValueError, KeyError) as error:
         if isinstance(error, InputError):
             raise

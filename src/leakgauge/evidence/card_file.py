@@ -14,7 +14,7 @@ from leakgauge.core.checks import require
 from leakgauge.core.files import checksum_of, write_text
 from leakgauge.evidence.card_model import Card, CardFigure, CardPage
 from leakgauge.evidence.context import Context
-from leakgauge.evidence.gate import GATE_FILE
+from leakgauge.evidence.gate import COMPARED_FILE, GATE_FILE
 from leakgauge.evidence.markdown_text import escaped
 from leakgauge.report.wording import number, short
 from leakgauge.results.measurements import MEASUREMENTS_FILE, REPORT_FILE, RUN_FILE
@@ -25,7 +25,7 @@ CARD_FILE, PAGE_FILE = "audit-card.json", "audit-card.md"
 CELLS = "cells"
 FILES = (
     *(RUN_FILE, MEASUREMENTS_FILE, REPORT_FILE, REFUSED_FILE),
-    *(EXPOSURE_FILE, "controls.yaml", GATE_FILE),
+    *(EXPOSURE_FILE, "controls.yaml", GATE_FILE, COMPARED_FILE),
 )
 """Files of a run that a card covers, in addition to the files of its cells; not its times."""
 

@@ -189,6 +189,11 @@ class Decision(CardPart):
 
     decision: Literal["pass", "fail", "undecided", "no rule was given"]
     rules: list[CardRule]
+    two_runs: Literal["pass", "fail", "undecided"] | None = pydantic.Field(
+        default=None,
+        description="what rules on this run and a reference decided, as compared.json says; the "
+        "card holds no reference and cannot check it. null: there were none",
+    )
 
 
 class CardRecordTest(CardPart):
