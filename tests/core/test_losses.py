@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from leakgauge.core.checks import InputError
 from leakgauge.core.losses import exact_loss, log_losses
 from leakgauge.core.reductions import refuse_summed
+from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Task
 
 
@@ -101,3 +102,14 @@ def test_a_sum_is_refused_and_a_mean_is_not(name, reduction, size, seed) -> None
     with pytest.raises(InputError, match=r'sum of their losses.*reduction="mean"') as caught:
         refuse_summed(loss, outputs, targets)
     assert "\n" not in str(caught.value)
+
+
+def test_the_log_of_a_weighted_loss_is_that_of_each_record() -> None:
+    loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0]), label_smoothing=0.1)
+    outputs, targets = torch.randn(4, 2, generator=torch_stream(0, "x")), torch.tensor([0, 1, 1, 0])
+    each = [loss(outputs[at : at + 1], targets[at : at + 1]) for at in range(4)]
+    found = log_losses(loss, outputs, targets)
+    assert torch.allclose(found.exp(), torch.stack(each).double(), rtol=1e-6)
+    assert loss.weight.dtype == torch.float32
+    whole = exact_loss(loss)(outputs, targets)
+    assert whole == pytest.approx(float(loss(outputs, targets)), rel=1e-6)

@@ -82,16 +82,14 @@ def main() -> None:
         sys.exit(_refuse(str(error)))
     except MemoryError:
         sys.exit(_refuse(NO_MEMORY))
-    except RuntimeError as error:
-        if "alloc" not in str(error):  # as torch says it
-            raise
-        sys.exit(_refuse(NO_MEMORY))
     except USAGE_ERROR as error:
         message = _with_hint(error.format_message())  # type: ignore[attr-defined]
         sys.exit(_refuse(_with_value(message)))
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except Exception as error:
+        if isinstance(error, RuntimeError) and "alloc" in str(error):  # as torch says it
+            sys.exit(_refuse(NO_MEMORY))
         if not _is_unreadable(error):
             if os.environ.get(TRACEBACK):
                 raise

@@ -3,6 +3,7 @@
 A ``Task`` also takes any other function. ``LOSSES`` holds the named ones.
 """
 
+import copy
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -149,7 +150,7 @@ def log_losses(loss: LossFunction, outputs: Tensor, targets: Tensor) -> Tensor:
         own = targets[:, None]
         others = outputs.scatter(1, own, -torch.inf).logsumexp(1)
         return _log_softplus(others - outputs.gather(1, own)[:, 0])
-    rows = range(len(targets))
+    loss, rows = _in_double(loss), range(len(targets))
     each = [loss(outputs[row : row + 1], targets[row : row + 1]).reshape(()) for row in rows]
     return torch.stack(each).clamp_min(torch.finfo(outputs.dtype).tiny).log()
 
@@ -171,9 +172,15 @@ def exact_loss(loss: LossFunction) -> LossFunction:
         if _is_of_a_class(loss, outputs, targets):
             each = log_losses(loss, outputs, targets).exp()
             return each.sum() if getattr(loss, "reduction", "mean") == "sum" else each.mean()
-        return loss(outputs, targets.double() if targets.is_floating_point() else targets)
+        return whole(outputs, targets.double() if targets.is_floating_point() else targets)
 
+    whole = _in_double(loss)
     return computed
+
+
+def _in_double(loss: LossFunction) -> LossFunction:
+    """Return the loss with its own tensors, such as class weights, in float64."""
+    return copy.deepcopy(loss).double() if isinstance(loss, nn.Module) else loss
 
 
 def _is_of_a_class(loss: LossFunction, outputs: Tensor, targets: Tensor) -> bool:

@@ -56,9 +56,14 @@ def smallest_visible(
         measurements: all of the question, for the success rate behind an advantage.
 
     Returns:
-        None if the figure does not measure a leak, or its interval has no width.
+        None if the figure does not measure a leak, its attack learned nothing, or its interval has
+        no width.
     """
-    if metric.of_model or one.chance == (metric.high if metric.higher_is_worse else metric.low):
+    if (
+        is_blind(one, metric)
+        or metric.of_model
+        or one.chance == (metric.high if metric.higher_is_worse else metric.low)
+    ):
         return None
     success = _other_metric(one, SUCCESS, measurements) if one.metric == ADVANTAGE else None
     if success is not None and success.chance < 1:
@@ -71,6 +76,11 @@ def smallest_visible(
         return None
     least = smallest_detectable(estimate, one.chance)
     return least if metric.higher_is_worse else 2 * one.chance - least
+
+
+def is_blind(one: Measurement, metric: Metric) -> bool:
+    """Return whether the attack behind a figure learned nothing."""
+    return metric.blind is not None and one.details.get(metric.blind[0]) == metric.blind[1]
 
 
 def is_valid(one: Measurement, metric: Metric, measurements: Sequence[Measurement]) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from leakgauge.evidence.counted import counted, is_valid, protected, smallest_visible
+from leakgauge.evidence.counted import counted, is_blind, is_valid, protected, smallest_visible
 from leakgauge.evidence.gate import (
     NO_INTERVAL,
     NOT_MEASURED,
@@ -131,6 +131,8 @@ def _outcome(
     leak = rule.guards(metric) and not metric.of_model
     if leak and not is_valid(one, metric, part.measurements):
         return NOT_VALID, "the adversary does worse than guessing, so the test does not count"
+    if leak and is_blind(one, metric):
+        return TOO_LITTLE, "the attack learned nothing, so it shows no limit; use more records"
     if least is None and (one.estimate.n < 2 or (leak and not has_interval(one.estimate))):
         return NO_INTERVAL, f"the figure has no interval (n = {one.estimate.n}); use more data"
     if least is not None and rule.holds(least):

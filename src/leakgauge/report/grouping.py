@@ -1,7 +1,7 @@
 """Measurements grouped by the test that produced them, in the order of the file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 
 from leakgauge.core.checks import InputError
@@ -17,6 +17,7 @@ class Test:
 
     Attributes:
         figures: the measurements by (metric, round).
+        values: the AUROC of each value of the secret against all others, by name; where measured.
     """
 
     __test__ = False  # pytest looks for classes of this name
@@ -26,6 +27,7 @@ class Test:
     knowledge: str
     adversary: str
     figures: Mapping[tuple[str, int | str], Measurement]
+    values: Mapping[str, Measurement] = field(default_factory=dict)
 
     @property
     def who(self) -> str:

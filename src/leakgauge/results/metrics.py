@@ -28,6 +28,8 @@ class Metric:
         headline: whether a grid's charts show the metric; they show the first one measured.
         tabled: whether tables of figures have a column for the metric.
         of_model: whether it measures the model, such as an accuracy, and not an attack.
+        blind: a detail, and its value in figures of attacks that learned nothing: they do not say
+            what the test could have seen.
 
     Raises:
         InputError: the title is empty, ``low`` is not below ``high``, or ``chance`` is outside.
@@ -45,6 +47,7 @@ class Metric:
     headline: bool = False
     tabled: bool = True
     of_model: bool = False
+    blind: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         require(bool(self.title), "a metric has no title; give it one")

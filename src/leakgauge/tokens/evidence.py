@@ -10,8 +10,10 @@ from leakgauge.runs.spec import NONE
 from leakgauge.tokens.metrics import METRICS, PLACEBO
 from leakgauge.tokens.report.levels import headline, level_of_peak
 from leakgauge.tokens.report.rows import courses
-from leakgauge.tokens.report.wording import smallest
+from leakgauge.tokens.report.wording import is_ignorant, smallest
 from leakgauge.tokens.words import QUESTION
+
+NOT_KNOWN = "no critic did better than a constant one, so the run does not say what it could see"
 
 LIMITS = (
     "A bound in nats is not an attack. It shows that gradients leak, not what can be rebuilt.",
@@ -28,7 +30,10 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
         if peak is None:
             continue
         level = level_of_peak(peak, placebo)
-        findings.append(Finding(peak, headline(level), level, True, smallest(peak.estimate)))
+        blind = is_ignorant(peak.details)
+        least = None if blind else smallest(peak.estimate)
+        why = NOT_KNOWN if blind else ""
+        findings.append(Finding(peak, headline(level), level, True, least, why))
         if placebo is not None:
             under = f", under {course.defense}" if course.is_defended else ""
             name, value = f"gradients of other batches{under}", placebo.estimate.value

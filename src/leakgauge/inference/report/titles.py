@@ -1,7 +1,7 @@
 """The leading tests, and titles, metrics and settings of tests for the report."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from leakgauge.inference.catalog import PANEL
 from leakgauge.inference.metrics import BASELINES, BEYOND, LEAKAGE, METRICS
@@ -60,10 +60,19 @@ def adversary_tests(measurements: Sequence[Measurement]) -> list[Test]:
     Raises:
         InputError: two measurements are the same figure of the same test.
     """
-    return group_tests(
+    tests = group_tests(
         [one for one in measurements if not of_value(one)],
         without=(*UTILITY, *OF_CLASSES, MOST_AT_RISK, *BASELINES),
     )
+    values: dict[tuple[str, ...], dict[str, Measurement]] = {}
+    for one in measurements:
+        if of_value(one):
+            key = one.game, one.defense, one.knowledge, one.adversary
+            values.setdefault(key, {})[of_value(one)] = one
+    return [
+        replace(one, values=values.get((one.game, one.defense, one.knowledge, one.adversary), {}))
+        for one in tests
+    ]
 
 
 def secret_of(test: Test) -> str:

@@ -14,6 +14,7 @@ from leakgauge.inference.report.titles import (
     covers_all_rounds,
     title,
 )
+from leakgauge.inference.report.worst_value import WorstValue, leaking_value
 from leakgauge.inference.run.over_seeds import BY_SEED, trials_interval
 from leakgauge.inference.words import FRESH
 from leakgauge.report.grouping import Test
@@ -23,6 +24,9 @@ from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement, Run
 from leakgauge.results.scores import smallest_detectable
 from leakgauge.runs.spec import NONE
+
+ONE_VALUE = "One value leaks"
+"""Headline where a value of the secret leaks, and the mean over the values does not show it."""
 
 POWER = 0.8
 """Probability that a test detects its smallest detectable leakage."""
@@ -37,7 +41,7 @@ class InferenceVerdict:
         title: title of the test.
         level: ``"strong"``, ``"clear"``, ``"weak"`` (leakage), ``"none"`` (none seen, and a large
             one excluded), ``"inconclusive"`` (neither), or ``"below"`` (the test is not valid).
-        headline: the level in words.
+        headline: the level in words; ``ONE_VALUE`` where the level is that of a single value.
         text: a few sentences of plain text with names in backticks.
         auroc: AUROC of the test.
         chance: AUROC without leakage.
@@ -74,7 +78,24 @@ def verdict(run: Run, test: Test) -> InferenceVerdict | None:
     text = writers[level](run, one) if level in writers else _leak(run, one, beyond_of(test))
     if level == "inconclusive" and _trials_show(one):
         headline, text = few_seeds(run), _undecided(run, one)
+    worst = leaking_value(test)
+    if worst is not None and level in ("none", "inconclusive"):
+        level, headline = level_of(worst.among_all), ONE_VALUE
+        mean = f"{text[:1].lower()}{text[1:]}"
+        text = f"{_of_value(one, worst)} On average over the {worst.count} values, {mean}"
+    elif worst is not None and level != "below":
+        text = f"{text} {_of_value(one, worst)}"
     return InferenceVerdict(test, title(test), level, headline, text, one.estimate, one.chance)
+
+
+def _of_value(one: Measurement, worst: WorstValue) -> str:
+    estimate, among = worst.alone, worst.among_all
+    return (
+        f"The value `{worst.name}` of {inferred(one.game, one.secret)} leaks most: {_who(one)} "
+        f"tells it from all others with an AUROC of {number(estimate.value)} (its own "
+        f"{percent(estimate.confidence)} interval {_both(estimate, number)}, from "
+        f"{number(among.low)} as the highest of {worst.count}; guessing gives 0.5)."
+    )
 
 
 def _trials_show(one: Measurement) -> bool:
@@ -205,8 +226,11 @@ def _interval(one: Measurement, *, share: bool = True) -> str:
 
 
 def _ends(estimate: Estimate, written: Callable[[float], str]) -> str:
-    ends = f"{written(estimate.low)} to {written(estimate.high)}"
-    return f"{percent(estimate.confidence)} interval {ends}"
+    return f"{percent(estimate.confidence)} interval {_both(estimate, written)}"
+
+
+def _both(estimate: Estimate, written: Callable[[float], str]) -> str:
+    return f"{written(estimate.low)} to {written(estimate.high)}"
 
 
 def _who(one: Measurement) -> str:

@@ -4,7 +4,7 @@ from leakgauge.report.compare import Group
 from leakgauge.report.levels import HEADLINES
 from leakgauge.report.section import Badge, Level
 from leakgauge.results.measurements import Estimate, Measurement
-from leakgauge.tokens.metrics import INFORMATION, PLACEBO
+from leakgauge.tokens.metrics import IGNORANT, INFORMATION, PLACEBO
 
 STRONG_NATS = 1.0
 CLEAR_NATS = 0.2
@@ -12,9 +12,6 @@ NOTHING_NATS = 0.1
 """Largest upper end of an interval for the verdict of no leak."""
 
 INVALID = "Not valid: the placebo leaks"
-
-ENOUGH = 300
-"""Smallest number of iterations that counts as enough time to learn."""
 
 
 def level_of(bound: Estimate, placebo: Estimate | None = None) -> Level:
@@ -45,14 +42,15 @@ def level_of(bound: Estimate, placebo: Estimate | None = None) -> Level:
 def level_of_peak(peak: Measurement | None, placebo: Measurement | None) -> Level:
     """Return the level of a training's largest bound; unknown without one.
 
-    Without a leak it is inconclusive if the critic learned nothing in too little time.
+    Without a leak it is inconclusive if the critic learned nothing: the noise of a constant critic
+    says nothing about what a critic could have seen.
     """
     if peak is None:
         return "unknown"
     level = level_of(peak.estimate, None if placebo is None else placebo.estimate)
-    known = int(peak.details.get("iterations of the critic", "1"))
-    had_time = known > 0 or int(peak.details.get("iterations allowed", ENOUGH)) >= ENOUGH
-    return "inconclusive" if level == "none" and not had_time else level
+    name, value = IGNORANT
+    blind = peak.details.get(name) == value
+    return "inconclusive" if level == "none" and blind else level
 
 
 def headline(level: Level) -> str:

@@ -19,7 +19,6 @@ from leakgauge.tokens.report.as_json import lines
 from leakgauge.tokens.report.charts import bound_chart, scores_chart
 from leakgauge.tokens.report.levels import (
     CLEAR_NATS,
-    ENOUGH,
     NOTHING_NATS,
     STRONG_NATS,
     headline,
@@ -91,7 +90,6 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "strong": STRONG_NATS,
             "clear": CLEAR_NATS,
             "nothing": NOTHING_NATS,
-            "enough": ENOUGH,
             "cell": _cell,
             "titles": {name: metric.label for name, metric in METRICS.items()},
         },

@@ -8,7 +8,7 @@ from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.scores import smallest_detectable
-from leakgauge.tokens.metrics import INFORMATION, RANKS_BOUND, RANKS_GAP
+from leakgauge.tokens.metrics import IGNORANT, INFORMATION, RANKS_BOUND, RANKS_GAP
 from leakgauge.tokens.report.rows import Course, InformationCurve
 from leakgauge.tokens.settings import BOUNDS
 
@@ -61,16 +61,19 @@ def verdict(course: Course, level: Level) -> str:
         return f"{text}. {_beyond(one)}"
     text = (
         f"No leak is found by {_who(one)}: the largest held-out {kind_of(what)} is "
-        f"{figure(one.estimate.value)} nats ({_interval(one)}). The smallest leak that this run "
-        f"could have seen is about {figure(smallest(one.estimate))} nats (with 80 % power); "
-        "another critic, token or layer may find more."
+        f"{figure(one.estimate.value)} nats ({_interval(one)})."
     )
     if is_ignorant(one.details):
-        text += (
-            f" No critic did better than a constant one in {one.details['iterations allowed']} "
-            "iterations; one that learns longer, or from more records, may."
+        return (
+            f"{text} But no critic did better than a constant one in "
+            f"{one.details['iterations allowed']} iterations, so this run does not say what it "
+            "could have seen; one that learns longer, or from more records, may find a leak."
         )
-    return text
+    return (
+        f"{text} The smallest leak that this run could have seen is about "
+        f"{figure(smallest(one.estimate))} nats (with 80 % power); another critic, token or layer "
+        "may find more."
+    )
 
 
 def _beyond(one: Measurement) -> str:
@@ -116,7 +119,8 @@ def is_limited(details: Mapping[str, str]) -> bool:
 
 def is_ignorant(details: Mapping[str, str]) -> bool:
     """Return whether a constant critic did best."""
-    return details.get("iterations of the critic") == "0"
+    name, value = IGNORANT
+    return details.get(name) == value
 
 
 def trend(course: Course) -> str:
