@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import torch_stream
@@ -192,6 +194,24 @@ def describe_run(
         versions=versions(),
         warnings=list(records.warnings),
     )
+
+
+def evaluation_mode(source: Source) -> list[str]:
+    """Return a warning if a user's model acts otherwise in training than where it is audited."""
+    found = () if source.task is None else source.task.model.modules()
+    kinds = {type(one).__name__: None for one in found if one.training and _has_modes(one)}
+    if not kinds:
+        return []
+    return [
+        f"the model of --task comes in training mode and holds {', '.join(kinds)}: it is trained "
+        "in evaluation mode here, without dropout and with fixed statistics of BatchNorm, and your "
+        "own training may leak more; leakgauge membership reads models that you trained yourself"
+    ]
+
+
+def _has_modes(module: nn.Module) -> bool:
+    own = getattr(module, "dropout", 0.0)  # of an RNN, or of attention
+    return isinstance(module, _BatchNorm | _DropoutNd) or (isinstance(own, float) and own > 0)
 
 
 def refuse_of_a_table(spec: Spec) -> None:

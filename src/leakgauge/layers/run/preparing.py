@@ -23,7 +23,14 @@ from leakgauge.layers.run.splitting import ParticipantRecords, names_of, sides_o
 from leakgauge.layers.spec import LayersSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
-from leakgauge.runs.records import Records, describe_run, records_of, refuse_of_a_table, roles_for
+from leakgauge.runs.records import (
+    Records,
+    describe_run,
+    evaluation_mode,
+    records_of,
+    refuse_of_a_table,
+    roles_for,
+)
 from leakgauge.runs.spec import Spec, declared
 
 FEW_BLOCKS = 10
@@ -104,7 +111,8 @@ def prepare(spec: LayersSpec, source: Source) -> LayersPrepared:
         },
         secret=str(spec.secret),
     )
-    run = replace(run, notes=(*run.notes, *smaller))
+    warnings = [*run.warnings, *evaluation_mode(source)]
+    run = replace(run, notes=(*run.notes, *smaller), warnings=warnings)
     return LayersPrepared(spec, source, task, data, sides, layers, game, run, secret)
 
 

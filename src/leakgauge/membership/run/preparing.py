@@ -17,7 +17,14 @@ from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import Run
 from leakgauge.results.statistics import Ints
 from leakgauge.runs.question import Prepared
-from leakgauge.runs.records import Records, describe_run, records_of, refuse_of_a_table, roles_for
+from leakgauge.runs.records import (
+    Records,
+    describe_run,
+    evaluation_mode,
+    records_of,
+    refuse_of_a_table,
+    roles_for,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +98,7 @@ def prepare(spec: MembershipSpec, source: Source) -> MembershipPrepared:
         defense.check(task)
     _refuse_layers(spec, task, data)
     run = _described(spec, source, records, roles, task)
+    run = replace(run, warnings=[*run.warnings, *evaluation_mode(source)])
     return MembershipPrepared(
         spec,
         source,

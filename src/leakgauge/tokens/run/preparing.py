@@ -18,7 +18,13 @@ from leakgauge.defenses import Defense, none, parse_defense
 from leakgauge.gradients import check_vectorisable
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
-from leakgauge.runs.records import describe_run, records_of, refuse_of_a_table, roles_for
+from leakgauge.runs.records import (
+    describe_run,
+    evaluation_mode,
+    records_of,
+    refuse_of_a_table,
+    roles_for,
+)
 from leakgauge.runs.spec import NONE, declared
 from leakgauge.tokens.features import WATCHED, check_names, default_layers
 from leakgauge.tokens.gathering import fewest_records, roomy_records
@@ -112,7 +118,9 @@ def prepare(spec: TimelineSpec, source: Source) -> TokensPrepared:
         parts={"private": len(private), "test": len(test)},
     )
     run = replace(
-        run, notes=(*run.notes, *smaller, *_notes(spec, len(private), are_images=are_images))
+        run,
+        notes=(*run.notes, *smaller, *_notes(spec, len(private), are_images=are_images)),
+        warnings=[*run.warnings, *evaluation_mode(source)],
     )
     return TokensPrepared(
         spec, source, task, data, private, test, features, layers, are_images, run
