@@ -9,6 +9,7 @@ import torch
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import derive
+from leakgauge.evidence.counted import is_blind, smallest_visible
 from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.runs.question import Answer, Silent
 from leakgauge.runs.work import WorkFolder
@@ -84,9 +85,13 @@ def test_gradients_that_do_not_depend_on_records_show_nothing(tmp_path: Path) ->
     assert course.peak.estimate.low <= 0
     assert course.peak.estimate.high < 0.2
     (row,) = section(found, QUESTION, Path()).rows
-    assert row.level in ("none", "inconclusive")
+    assert row.level == "inconclusive", "a constant critic does not say what a run could have seen"
     assert "No leak is found by `infonce` with the `autoencoder` token" in row.text
-    assert "smallest leak that this run could have seen" in row.text
+    assert "no critic did better than a constant one" in row.text
+    assert "smallest leak" not in row.text
+    metric = METRICS[course.peak.metric]
+    assert is_blind(course.peak, metric)
+    assert smallest_visible(course.peak, metric, found.measurements) is None
 
 
 def test_every_figure_has_a_metric_a_step_and_an_interval(answer: Answer) -> None:
