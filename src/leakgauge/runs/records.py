@@ -205,7 +205,8 @@ def evaluation_mode(source: Source) -> list[str]:
     return [
         f"the model of --task comes in training mode and holds {', '.join(kinds)}: it is trained "
         "in evaluation mode here, without dropout and with fixed statistics of BatchNorm, and your "
-        "own training may leak more; leakgauge membership reads models that you trained yourself"
+        "own training may leak more; audit the model that you trained, or call model.eval() if you "
+        "train so"
     ]
 
 
