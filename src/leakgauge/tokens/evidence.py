@@ -7,10 +7,10 @@ from leakgauge.report.section import ONE_TRAINING
 from leakgauge.runs.assessment import Assessment, Baseline, Controls, Finding, Threat, Variant
 from leakgauge.runs.question import Answer, Prepared
 from leakgauge.runs.spec import NONE
-from leakgauge.tokens.metrics import METRICS, PLACEBO
+from leakgauge.tokens.metrics import METRICS, PLACEBO, is_ignorant
 from leakgauge.tokens.report.levels import headline, level_of_peak
 from leakgauge.tokens.report.rows import courses
-from leakgauge.tokens.report.wording import is_ignorant, smallest
+from leakgauge.tokens.report.wording import smallest
 from leakgauge.tokens.words import QUESTION
 
 NOT_KNOWN = "no critic did better than a constant one, so the run does not say what it could see"

@@ -1,6 +1,7 @@
 """The metrics of the question when in training it leaks."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 
@@ -19,6 +20,12 @@ IGNORANT = ("iterations of the critic", "0")
 """The detail of a figure for which a constant critic did best."""
 
 RANKS_BOUND, RANKS_GAP = "bound_ranks_attack", "gap_ranks_attack"
+
+
+def is_ignorant(details: Mapping[str, str]) -> bool:
+    """Return whether a constant critic did best."""
+    name, value = IGNORANT
+    return details.get(name) == value
 
 
 def of_critic(figure: str, token: str, estimator: str) -> str:

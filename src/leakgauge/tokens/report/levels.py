@@ -4,7 +4,7 @@ from leakgauge.report.compare import Group
 from leakgauge.report.levels import HEADLINES
 from leakgauge.report.section import Badge, Level
 from leakgauge.results.measurements import Estimate, Measurement
-from leakgauge.tokens.metrics import IGNORANT, INFORMATION, PLACEBO
+from leakgauge.tokens.metrics import INFORMATION, PLACEBO, is_ignorant
 
 STRONG_NATS = 1.0
 CLEAR_NATS = 0.2
@@ -48,9 +48,7 @@ def level_of_peak(peak: Measurement | None, placebo: Measurement | None) -> Leve
     if peak is None:
         return "unknown"
     level = level_of(peak.estimate, None if placebo is None else placebo.estimate)
-    name, value = IGNORANT
-    blind = peak.details.get(name) == value
-    return "inconclusive" if level == "none" and blind else level
+    return "inconclusive" if level == "none" and is_ignorant(peak.details) else level
 
 
 def headline(level: Level) -> str:

@@ -8,7 +8,7 @@ from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.scores import smallest_detectable
-from leakgauge.tokens.metrics import IGNORANT, INFORMATION, RANKS_BOUND, RANKS_GAP
+from leakgauge.tokens.metrics import INFORMATION, RANKS_BOUND, RANKS_GAP, is_ignorant
 from leakgauge.tokens.report.rows import Course, InformationCurve
 from leakgauge.tokens.settings import BOUNDS
 
@@ -115,12 +115,6 @@ def _interval(one: Measurement) -> str:
 def is_limited(details: Mapping[str, str]) -> bool:
     """Return whether the sample may limit an estimate with these details."""
     return details.get("limited by its sample") == "yes"
-
-
-def is_ignorant(details: Mapping[str, str]) -> bool:
-    """Return whether a constant critic did best."""
-    name, value = IGNORANT
-    return details.get(name) == value
 
 
 def trend(course: Course) -> str:
