@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from leakgauge.core.types import Task
-from leakgauge.gradients.walk import walk
+from leakgauge.gradients.walk import by_layer, walk
 from leakgauge.models import resnet20
 
 
@@ -78,3 +78,16 @@ def test_a_model_that_fails_keeps_no_hooks() -> None:
     with pytest.raises(RuntimeError):
         walk(Task(model), torch.randn(2, 7))
     assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_parameters_of_a_parametrisation_belong_to_its_layer() -> None:
+    made = nn.utils.parametrizations
+    model = nn.Sequential(made.weight_norm(nn.Linear(3, 4)), nn.ReLU(), nn.Linear(4, 2))
+    made.spectral_norm(model[2])
+    found = walk(Task(model.eval()), torch.zeros(2, 3))
+    assert [(one.name, one.kind) for one in found] == [("0", "linear"), ("2", "linear")]
+    each = [name for one in found for name in one.parameters]
+    assert sorted(each) == sorted(name for name, _ in model.named_parameters())
+    assert list(by_layer(each)) == ["0", "2"]
+    alone = made.weight_norm(nn.Linear(3, 4))
+    assert [one.name for one in walk(Task(alone), torch.zeros(2, 3))] == [""]

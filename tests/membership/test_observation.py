@@ -82,6 +82,74 @@ def test_hidden_outputs_are_those_after_an_activation_that_takes_them(inplace: b
     assert torch.allclose(found["3"], after["3"].tanh())
 
 
+class Sequences(nn.Module):
+    """Classifies sequences ``[n, 5]`` of tokens by a recurrent layer or by attention."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.words, self.head = kind, nn.Embedding(9, 4), nn.Linear(4, 2)
+        self.inner = {
+            "lstm": lambda: nn.LSTM(4, 4, batch_first=True),
+            "time first": lambda: nn.GRU(4, 4),
+            "cell": lambda: nn.LSTMCell(4, 4),
+            "attention": lambda: nn.MultiheadAttention(4, 2, batch_first=True),
+            "each": lambda: nn.LSTM(4, 4),
+        }[kind]()
+
+    def forward(self, x):
+        words = self.words(x)
+        if self.kind == "attention":
+            return self.head(self.inner(words, words, words)[0].mean(1))
+        if self.kind == "cell":
+            states = [None]
+            for at in range(x.shape[1]):
+                states.append(self.inner(words[:, at], states[-1]))
+            return self.head(states[-1][0])
+        if self.kind == "time first":
+            return self.head(self.inner(words.transpose(0, 1))[0][-1])
+        if self.kind == "each":
+            return torch.stack([self.head(self.inner(one)[0][-1]) for one in words])
+        return self.head(self.inner(words)[0][:, -1])
+
+
+@pytest.mark.parametrize("kind", ["lstm", "time first", "cell", "attention", "each"])
+@pytest.mark.parametrize("count", [1, 5, 300])
+def test_hidden_outputs_of_sequences_have_a_row_for_each_record(kind: str, count: int) -> None:
+    """They are the first outputs, at each place, of the module itself for a record alone."""
+    torch.manual_seed(0)
+    model = Sequences(kind).eval()
+    x = torch.randint(9, (count, 5))
+    name = "inner.out_proj" if kind == "attention" else "inner"  # runs within the module around it
+    found = hidden_outputs(Task(model), x, [name])[name]
+    with torch.no_grad():
+        for row, one in enumerate(model.words(x[:7])):
+            if kind == "cell":
+                state, expected = None, []
+                for word in one:
+                    state = model.inner(word[None], state)
+                    expected.append(state[0][0])
+                alone = torch.cat(expected)
+            elif kind == "attention":
+                alone = model.inner(one[None], one[None], one[None])[0].flatten()
+            else:
+                alone = model.inner(one)[0].flatten()
+            torch.testing.assert_close(found[row], alone)
+    assert len(found) == count
+
+
+def test_a_layer_without_an_axis_of_records_is_refused() -> None:
+    class Pooled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.all, self.head = nn.Linear(4, 3), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.head(x) + self.all(x.mean(0)).sum()
+
+    with pytest.raises(InputError, match=r"layer 'all' gives \[3\] for 2 records and \[3\] for 3"):
+        hidden_outputs(Task(Pooled()), torch.ones(4, 4), ["all"])
+
+
 def test_snapshots_rows_and_records_stay_in_order() -> None:
     tasks, data = (network(seed=0), network(seed=1)), noise(8, seed=0)
     layer = next(n for n, part in tasks[0].model.named_modules() if isinstance(part, nn.Linear))

@@ -4,16 +4,18 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 
-def nodes_of(found: Tensor, without: Iterable[Any] = ()) -> Iterator[Any]:
-    """Yield each operation in the graph of a tensor once, and each leaf that it ends in.
+def nodes_of(found: Any, without: Iterable[Any] = ()) -> Iterator[Any]:
+    """Yield each operation in the graph of tensors once, and each leaf that it ends in.
 
     Args:
-        found: a tensor with its graph.
+        found: a tensor with its graph, or several in lists and mappings.
         without: operations at which the walk ends; they are not yielded.
     """
-    seen, left = set(without), [found.grad_fn]
+    ends = [one.grad_fn for one in tree_leaves(found) if isinstance(one, Tensor)]
+    seen, left = set(without), ends
     while left:
         node = left.pop()
         if node is not None and node not in seen:

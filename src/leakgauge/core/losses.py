@@ -5,7 +5,7 @@ A ``Task`` also takes any other function. ``LOSSES`` holds the named ones.
 
 import copy
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 from torch.nn import functional
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.graph import nodes_of
@@ -264,19 +264,42 @@ def _like(outputs: Tensor, targets: Tensor, name: str) -> Tensor:
 
 
 def record_losses(
-    loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, y: Tensor, *, vectorised: bool
+    loss: Callable[[Any, Tensor], Tensor], outputs: Any, y: Tensor, *, vectorised: bool
 ) -> Tensor:
     """Return the losses ``[B]`` of records.
 
     Args:
         loss: mean loss of a batch, as ``Task.mean_loss``.
-        outputs: ``[B, ...]``.
+        outputs: ``[B, ...]``, also in lists and mappings; tensors without an axis of B records
+            count as the same for each.
         y: targets ``[B, ...]``.
         vectorised: whether to use ``vmap``, which refuses a loss that branches on its data.
+
+    Raises:
+        InputError: no output has an axis of B records.
+
+    >>> outputs = {"scores": torch.zeros(3, 2), "temperature": torch.ones(())}
+    >>> loss = lambda made, y: functional.cross_entropy(made["scores"], y)
+    >>> record_losses(loss, outputs, torch.zeros(3, dtype=torch.int64), vectorised=True)
+    tensor([0.6931, 0.6931, 0.6931])
     """
-    outputs, y = outputs[:, None], y[:, None]
+    leaves, structure = tree_flatten(outputs)
+    has_records = [isinstance(one, Tensor) and one.shape[:1] == y.shape[:1] for one in leaves]
+    shapes = ", ".join(str(list(one.shape)) for one in leaves if isinstance(one, Tensor))
+    require(
+        any(has_records),
+        f"no output of the model has one row for each of {len(y)} records: {shapes}",
+    )
+
+    def of_record(own: Sequence[Tensor], target: Tensor) -> Tensor:
+        coming = iter(own)
+        each = [next(coming) if has else one for one, has in zip(leaves, has_records, strict=True)]
+        return loss(tree_unflatten(each, structure), target)
+
+    rows = [one[:, None] for one, has in zip(leaves, has_records, strict=True) if has]
+    y = y[:, None]
     if vectorised:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*performance drop")  # still right
-            return vmap(loss)(outputs, y)
-    return torch.stack([loss(*one) for one in zip(outputs, y, strict=True)])
+            return vmap(of_record)(rows, y)
+    return torch.stack([of_record([one[row] for one in rows], y[row]) for row in range(len(y))])

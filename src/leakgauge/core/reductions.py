@@ -7,9 +7,11 @@ own loss, that of a batch of one. Nothing is taken from the name or the type of 
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from leakgauge.core.checks import require
 from leakgauge.core.losses import REFUSALS, record_losses, refuse_own_leaves
@@ -50,7 +52,7 @@ def record_slopes(loss: MeanLoss, outputs: Tensor, targets: Tensor) -> Tensor:
     return _slopes(lambda leaf: summed_loss(loss, leaf, targets), outputs)
 
 
-def summed_loss(loss: MeanLoss, outputs: Tensor, targets: Tensor) -> Tensor:
+def summed_loss(loss: MeanLoss, outputs: Any, targets: Tensor) -> Tensor:
     """Return the sum of the records' own losses, by ``vmap`` unless the loss branches on data."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch runs some operations one by one, and says so
@@ -155,7 +157,7 @@ def refuse_penalty(loss: MeanLoss, outputs: Tensor, targets: Tensor) -> None:
 
     Args:
         loss: loss of the task.
-        outputs: outputs of the model ``[B, ...]``.
+        outputs: outputs of the model ``[B, ...]``, also in lists and mappings.
         targets: their targets ``[B, ...]``.
 
     Raises:
@@ -163,21 +165,26 @@ def refuse_penalty(loss: MeanLoss, outputs: Tensor, targets: Tensor) -> None:
     """
     with torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        leaf = outputs.detach().requires_grad_()
+        leaf = tree_map_only(Tensor, _as_leaf, outputs)
         try:
-            found = loss(leaf.clone(), targets)  # a loss may write its outputs
+            found = loss(tree_map_only(Tensor, Tensor.clone, leaf), targets)  # it may write them
         except REFUSALS:  # What does not fit is refused where it is used.
             return
     if isinstance(found, Tensor):
         refuse_own_leaves(found, leaf)
 
 
-def refuse_summed(loss: MeanLoss, outputs: Tensor, targets: Tensor) -> None:
+def _as_leaf(output: Tensor) -> Tensor:
+    return output.detach().requires_grad_(output.is_floating_point())
+
+
+def refuse_summed(loss: MeanLoss, outputs: Any, targets: Tensor) -> None:
     """Refuse a loss that adds up the losses of its records, where a mean is expected.
 
     Args:
         loss: loss of the task.
-        outputs: outputs of the model for two records or more ``[B, ...]``.
+        outputs: outputs of the model for two records or more ``[B, ...]``, also in lists and
+            mappings.
         targets: their targets ``[B, ...]``.
 
     Raises:
@@ -190,13 +197,25 @@ def refuse_summed(loss: MeanLoss, outputs: Tensor, targets: Tensor) -> None:
 their mean; take the mean, as by reduction="mean", and multiply the learning rate by the batch size
     """
     try:
-        moved = record_slopes(loss, outputs, targets).flatten(1).any(1)  # not fitted exactly
-        outputs, targets = outputs[moved], targets[moved]
-        found = shares(loss, outputs, targets) if len(targets) > 1 else None
+        if not isinstance(outputs, Tensor):
+            summed, count = _is_sum(loss, outputs, targets), len(targets)
+        else:
+            moved = record_slopes(loss, outputs, targets).flatten(1).any(1)  # not fitted exactly
+            outputs, targets = outputs[moved], targets[moved]
+            found = shares(loss, outputs, targets) if len(targets) > 1 else None
+            count = len(targets)
+            summed = found is not None and _close(found, torch.ones_like(found), outputs)
     except REFUSALS:  # What does not fit is refused where it is used.
         return
     require(
-        found is None or not _close(found, torch.ones_like(found), outputs),
-        f"the loss of {len(targets)} records is the sum of their losses, expected their mean; "
-        'take the mean, as by reduction="mean", and multiply the learning rate by the batch size',
+        not summed,
+        f"the loss of {count} records is the sum of their losses, expected their mean; take the "
+        'mean, as by reduction="mean", and multiply the learning rate by the batch size',
     )
+
+
+def _is_sum(loss: MeanLoss, outputs: Any, targets: Tensor) -> bool:
+    """Return whether the value of a batch's loss is the sum of its records', and not their mean."""
+    with torch.no_grad():
+        own, together = summed_loss(loss, outputs, targets), loss(outputs, targets)
+    return len(targets) > 1 and bool(own != 0) and torch.allclose(together, own, rtol=RELATIVE)

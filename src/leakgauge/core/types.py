@@ -85,8 +85,8 @@ class Task:
         except IndexError as error:
             raise InputError(
                 "the loss fails for a label that is not among the outputs "
-                f"{list(outputs.shape[-1:])} of a record ({error}); expected labels from 0 on, "
-                "each below the number of outputs"
+                f"{list(getattr(outputs, 'shape', ())[-1:])} of a record ({error}); expected "
+                "labels from 0 on, each below the number of outputs"
             ) from error
         each = isinstance(loss, Tensor) and loss.dim() == 1 and loss.shape == targets.shape[:1]
         return loss.mean() if each else loss

@@ -4,7 +4,6 @@ Everything runs on a private copy of the module, so changes by a forward pass (b
 attributes) never reach the caller's model, not even after an error.
 """
 
-import copy
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from leakgauge.core.checks import InputError, require, require_known
+from leakgauge.core.copying import copy_of
 from leakgauge.core.losses import refuse_own_leaves, without_broadcast
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.watching import OperationWatcher
@@ -67,13 +67,7 @@ def private(task: Task, params: Params) -> Task:
         id(value): nn.Parameter(params.get(name, value).detach().clone(), value.requires_grad)
         for name, value in task.model.named_parameters()
     }
-    try:
-        return Task(copy.deepcopy(task.model, memo), task.loss)
-    except (RuntimeError, TypeError) as error:
-        raise InputError(
-            f"{_name(task.model)} cannot be copied ({one_line(error)}); "
-            "remove what copy.deepcopy refuses, for example a cached output"
-        ) from error
+    return Task(copy_of(task.model, memo), task.loss)
 
 
 def detached(model: nn.Module) -> dict[str, Tensor]:

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from leakgauge.core.graph import nodes_of
 from leakgauge.core.types import Task
@@ -12,6 +14,7 @@ from leakgauge.gradients.gradients import params_of
 from leakgauge.gradients.probing import private
 
 LINEAR, CONVOLUTION, NORMALISATION = "linear", "convolution", "normalisation"
+_MADE = "parametrizations."  # the name that torch.nn.utils.parametrize gives
 NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 _KINDS: Mapping[str, tuple[type[nn.Module], ...]] = {
@@ -47,7 +50,8 @@ def walk(task: Task, x: Tensor | None = None, *, frozen: bool = False) -> list[L
 
     A layer that never runs itself, because a function or an enclosing module uses its weights,
     takes the place of the nearest enclosing module that runs; layers enclosed only by the model
-    come last. Shared parameters belong to the layer that is registered first.
+    come last. Shared parameters belong to the layer that is registered first, and those of a
+    parametrisation, such as ``weight_norm``, to the layer whose weight they make.
 
     Args:
         task: the model, which stays unchanged.
@@ -80,8 +84,13 @@ def by_layer(names: Iterable[str]) -> dict[str, list[str]]:
     """
     layers: dict[str, list[str]] = {}
     for name in names:
-        layers.setdefault(name.rpartition(".")[0], []).append(name)
+        layers.setdefault(_owner(name.rpartition(".")[0]), []).append(name)
     return layers
+
+
+def _owner(path: str) -> str:
+    """Return the module that uses what a module makes by a parametrisation; else the module."""
+    return "" if path.startswith(_MADE) else path.partition(f".{_MADE}")[0]
 
 
 def kind_of(module: nn.Module) -> str:
@@ -93,14 +102,27 @@ def kind_of(module: nn.Module) -> str:
     return next((kind for kind, types in _KINDS.items() if isinstance(module, types)), "other")
 
 
-def uses(found: Tensor, params: Mapping[str, Tensor]) -> dict[str, int]:
+def is_linear(module: nn.Module) -> TypeGuard[nn.Linear]:
+    """Return whether a module is ``nn.Linear`` whose weight and bias are parameters themselves.
+
+    A parametrisation, such as ``weight_norm``, makes the weight from other parameters, which alone
+    have gradients.
+
+    >>> made = nn.utils.parametrizations.weight_norm(nn.Linear(2, 1))
+    >>> is_linear(nn.Linear(2, 1)), is_linear(made)
+    (True, False)
+    """
+    return isinstance(module, nn.Linear) and not is_parametrized(module)
+
+
+def uses(found: Any, params: Mapping[str, Tensor]) -> dict[str, int]:
     """Return how many operations in the graph of a tensor read each parameter.
 
     A layer that runs once reads its weight once. Tied layers, and functions that get the weight of
     a layer, read it more often: then its gradient is a sum, also where some records show it not.
 
     Args:
-        found: outputs or a loss, with its graph.
+        found: outputs or a loss, with its graph; tensors also in lists and mappings.
         params: trainable leaves by name.
 
     >>> layer, x = nn.Linear(2, 2), torch.ones(1, 2)
@@ -120,13 +142,16 @@ def uses(found: Tensor, params: Mapping[str, Tensor]) -> dict[str, int]:
 def _layers(model: nn.Module, *, frozen: bool) -> list[Layer]:
     """Return the layers in the order in which they are registered."""
     known = {name for name, leaf in model.named_parameters() if leaf.requires_grad or frozen}
-    found: list[Layer] = []
+    held: dict[str, list[str]] = {}
     for path, module in model.named_modules():
         own = module.named_parameters(path, recurse=False)
-        names = tuple(name for name, _ in own if name in known)
-        if names:
-            found.append(Layer(path, kind_of(module), names, len(found)))
-    return found
+        held.setdefault(_owner(path), []).extend(name for name, _ in own if name in known)
+    return [
+        Layer(path, kind_of(model.get_submodule(path)), tuple(names), order)
+        for order, (path, names) in enumerate(
+            (path, names) for path, names in held.items() if names
+        )
+    ]
 
 
 def _ran(task: Task, x: Tensor) -> dict[str, int]:

@@ -19,7 +19,7 @@ from leakgauge.core.precision import is_coarse, precision_of, relative_tolerance
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.data.decode import fits
 from leakgauge.gradients.probing import explained, private, trainable
-from leakgauge.gradients.walk import uses
+from leakgauge.gradients.walk import is_linear, uses
 from leakgauge.inversion.methods import EXACT, TABLE, Method, Traits
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 
@@ -118,7 +118,7 @@ def first_linear(model: nn.Module) -> tuple[str, str]:
     for name, part in model.named_modules():
         if not list(part.parameters(recurse=False)):
             continue
-        linear = isinstance(part, nn.Linear)
+        linear = is_linear(part)
         what = f"{type(part).__name__}{' without a bias' if linear else ''}"
         require(
             linear and part.bias is not None,

@@ -204,6 +204,11 @@ def _classes(task: Task, params: Params, x: Tensor, y: Tensor) -> int:
     refusal = explained(f"{type(own.model).__name__} refuses inputs {list(x.shape)}")
     with torch.no_grad(), torch.random.fork_rng(enabled=own.model.training), refusal:
         outputs = own.outputs(x[:2])
+    require(
+        isinstance(outputs, Tensor),
+        f"the model's outputs are {type(outputs).__name__}; this measure needs logits "
+        "[n, classes]: return them alone",
+    )
     shape = list(outputs.shape)
     require(outputs.dim() == 2, f"the model's outputs are {shape}; expected logits [n, classes]")
     require(

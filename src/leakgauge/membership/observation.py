@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils._pytree import tree_leaves
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.losses import exact_loss, log_losses
@@ -211,20 +212,59 @@ def hidden_outputs(task: Task, x: Tensor, layers: Sequence[str]) -> dict[str, Te
     """Return the flattened outputs ``[n, d]`` of layers, by name; the model stays unchanged.
 
     Where an activation module, such as ``nn.ReLU``, takes a layer's output as it is, the output is
-    that of the activation, as in the paper.
+    that of the activation, as in the paper. A layer that never runs itself has the output of the
+    nearest enclosing module that runs. The first tensor counts of an output in several parts, as of
+    ``nn.LSTM``. The outputs of a layer that runs several times, as ``nn.LSTMCell``, are joined.
+
+    Raises:
+        InputError: the output of a layer has no axis of records.
     """
     if not layers:
         return {}
     own = private(task, params_of(task.model))
     with torch.no_grad():
-        parts = [_hidden(own, part, layers) for part in torch.split(x, CHUNK)]
-    return {name: torch.cat([part[name] for part in parts]) for name in layers}
+        two, three = (_calls(own, x[torch.arange(n) % len(x)], layers) for n in (2, 3))
+        axes = {name: _record_axis(name, two[name], three[name]) for name in layers}
+        parts = [_calls(own, part, layers) for part in torch.split(x, CHUNK)]
+    return {
+        name: torch.cat([_rows(part[name], axis) for part in parts])[: len(x)]
+        for name, axis in axes.items()
+    }
 
 
-def _hidden(own: Task, x: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
-    """Return ``hidden_outputs`` in one pass of a private model."""
-    caught: dict[str, list[Tensor]] = {name: [] for name in layers}
-    pair = own.paired(x)
+_EACH = -1
+"""In place of the axis of records: a model calls the layer for each record alone."""
+
+
+def _record_axis(name: str, two: Sequence[Tensor], three: Sequence[Tensor]) -> int:
+    """Return the axis of records in the outputs for 2 and for 3 records: the one that grows."""
+    if (len(two), len(three)) == (2, 3) and two[0].shape == three[0].shape:
+        return _EACH
+    sizes = list(zip(two[0].shape, three[0].shape, strict=False))
+    grown = [axis for axis, (before, after) in enumerate(sizes) if before != after]
+    require(
+        len(two) == len(three) and len(grown) == 1 and sizes[grown[0]] == (2, 3),
+        f"the layer {name!r} gives {list(two[0].shape)} for 2 records and {list(three[0].shape)} "
+        "for 3, without an axis of records; take an --adversary with hidden=0",
+    )
+    return grown[0]
+
+
+def _rows(calls: Sequence[Tensor], axis: int) -> Tensor:
+    """Return the outputs ``[n, d]`` of all calls of a layer."""
+    if axis == _EACH:
+        return torch.stack([one.flatten() for one in calls])
+    return torch.cat([one.movedim(axis, 0).flatten(1) for one in calls], dim=1)
+
+
+def _calls(own: Task, x: Tensor, layers: Sequence[str]) -> dict[str, list[Tensor]]:
+    """Return the outputs of each layer's calls in one pass of a private model.
+
+    A single record may run twice; see ``Task.paired``.
+    """
+    pair = own.paired(x)  # may run the model, so no hook hears it
+    around = {name: _enclosing(name) for name in layers}
+    caught: dict[str, list[Any]] = {one: [] for names in around.values() for one in names}
     named = [(own.model.get_submodule(name), _catch, parts) for name, parts in caught.items()]
     activations = [one for one in own.model.modules() if isinstance(one, ACTIVATIONS)]
     after = [(one, _activate, parts) for one in activations for parts in caught.values()]
@@ -234,16 +274,31 @@ def _hidden(own: Task, x: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
     own.outputs(pair)
     for handle in hooks:
         handle.remove()
-    kept = slice(0, len(x)) if len(pair) > len(x) else slice(None)
-    flat = {name: [one.detach().flatten(1) for one in parts] for name, parts in caught.items()}
-    return {name: torch.cat(outputs)[kept] for name, outputs in flat.items()}
+    ran = {
+        name: next(caught[one] for one in names if caught[one]) for name, names in around.items()
+    }
+    return {name: [_first_tensor(one) for one in outputs] for name, outputs in ran.items()}
 
 
-def _catch(parts: list[Tensor], _module: nn.Module, _args: Any, output: Tensor) -> None:
+def _enclosing(name: str) -> list[str]:
+    """Return the names of a module and of those around it, from the inside; "" is the model.
+
+    >>> _enclosing("a.b")
+    ['a.b', 'a', '']
+    """
+    parts = name.split(".") if name else []
+    return [".".join(parts[:end]) for end in range(len(parts), -1, -1)]
+
+
+def _first_tensor(output: Any) -> Tensor:
+    return next(one for one in tree_leaves(output) if isinstance(one, Tensor))
+
+
+def _catch(parts: list[Any], _module: nn.Module, _args: Any, output: Any) -> None:
     parts.append(output)
 
 
-def _activate(parts: list[Tensor], _module: nn.Module, args: Any, output: Tensor) -> None:
+def _activate(parts: list[Any], _module: nn.Module, args: Any, output: Tensor) -> None:
     """Replace a layer's output by that of the activation which takes it."""
     if parts and args and args[0] is parts[-1]:
         parts[-1] = output
@@ -252,7 +307,9 @@ def _activate(parts: list[Tensor], _module: nn.Module, args: Any, output: Tensor
 def _outputs(task: Task, data: Dataset, number: int) -> Tensor:
     outputs = outputs_of(task, params_of(task.model), data, chunk=CHUNK)
     if outputs is None:
-        raise InputError("the model's outputs are not a tensor; expected scores [n, classes]")
+        raise InputError(
+            "the model's outputs are not a tensor; expected scores [n, classes]: return them alone"
+        )
     bad = int((~torch.isfinite(outputs)).reshape(len(outputs), -1).any(dim=1).sum())
     require(
         bad == 0,

@@ -35,6 +35,9 @@ records, or those at the rows ``only`` in their order."""
 CNN, PYTORCH = "cnn", "pytorch"
 """Default network for images, and default scheme of the first weights."""
 
+IN_TRAINING_MODE = "in training mode"
+"""The fact of a run that names the modules of a model in training mode; see below."""
+
 OF_A_TABLE = (
     "label",
     "loss",
@@ -189,6 +192,7 @@ def describe_run(
             **parts,
             "model": repr(task.model),
             "parameters": fingerprint(task.model.state_dict()),
+            **({IN_TRAINING_MODE: modes} if (modes := in_training_mode(source)) else {}),
         },
         notes=(*source.notes, *records.notes),
         versions=versions(),
@@ -196,18 +200,14 @@ def describe_run(
     )
 
 
-def evaluation_mode(source: Source) -> list[str]:
-    """Return a warning if a user's model acts otherwise in training than where it is audited."""
+def in_training_mode(source: Source) -> str:
+    """Return the kinds of a user's modules in training mode that act otherwise in evaluation mode.
+
+    They are those with dropout or running statistics, by name of the class; empty without any.
+    """
     found = () if source.task is None else source.task.model.modules()
     kinds = {type(one).__name__: None for one in found if one.training and _has_modes(one)}
-    if not kinds:
-        return []
-    return [
-        f"the model of --task comes in training mode and holds {', '.join(kinds)}: it is trained "
-        "in evaluation mode here, without dropout and with fixed statistics of BatchNorm, and your "
-        "own training may leak more; audit the model that you trained, or call model.eval() if you "
-        "train so"
-    ]
+    return ", ".join(kinds)
 
 
 def _has_modes(module: nn.Module) -> bool:

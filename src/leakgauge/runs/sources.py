@@ -1,6 +1,5 @@
 """The data that a ``Spec`` names: tables, images and named datasets, or a user's own task."""
 
-import copy
 import functools
 import hashlib
 from pathlib import Path
@@ -18,6 +17,7 @@ from leakgauge.data.text_tables import TextFormat
 from leakgauge.gradients.probing import REFUSALS
 from leakgauge.runs.spec import Spec
 from leakgauge.runs.user_task import load_task
+from leakgauge.training.local import in_evaluation
 
 TRIED = 8
 """Number of records on which a user's loss is tried out."""
@@ -64,15 +64,15 @@ def task_source(task: Task, dataset: Dataset, *, name: str = "task") -> Source:
 
 def _refuse_loss(task: Task, dataset: Dataset) -> None:
     """Refuse a loss that is a sum or reads weights; what does not fit is refused where it runs."""
-    own, rows = copy.deepcopy(task.model).eval(), slice(0, TRIED)
+    own, rows = in_evaluation(task).model, slice(0, TRIED)
     device = next((leaf.device for leaf in own.parameters()), torch.device("cpu"))
     try:
         with torch.no_grad(), torch.random.fork_rng():
             outputs = own(dataset.x[rows].clone().to(device))
     except REFUSALS:
         return
-    if isinstance(outputs, torch.Tensor) and len(outputs) == len(dataset.y[rows]):
-        targets = dataset.y[rows].to(device)
+    targets = dataset.y[rows].to(device)
+    if not isinstance(outputs, torch.Tensor) or len(outputs) == len(targets):
         refuse_summed(task.mean_loss, outputs, targets)
         refuse_penalty(task.mean_loss, outputs, targets)
 

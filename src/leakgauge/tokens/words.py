@@ -18,6 +18,9 @@ STANDARDISED, RAW = "standardised", "raw"
 SCALES = (STANDARDISED, RAW)
 """Scales of the coordinates that critics see."""
 
+IN_EVALUATION = "gradients in evaluation mode of a model that trains in training mode"
+"""The detail of a figure whose gradients are not those of the training."""
+
 CHECKPOINT, STREAM = "checkpoint", "stream"
 STREAM_TO_CHECKPOINT = "stream-to-checkpoint"
 PAIRS = (CHECKPOINT, STREAM)

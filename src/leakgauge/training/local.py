@@ -1,6 +1,5 @@
 """Local training: steps of gradients, each defended, from a model's tensors to its tensors."""
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leakgauge.core.copying import copy_of
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.defenses import Defense
 from leakgauge.gradients.clipping import clipped_gradient_function
@@ -200,7 +200,16 @@ def in_training(task: Task) -> Task:
     >>> in_training(Task(torch.nn.Linear(2, 1).eval())).model.training
     True
     """
-    return Task(copy.deepcopy(task.model).train(), task.loss)
+    return Task(copy_of(task.model).train(), task.loss)
+
+
+def in_evaluation(task: Task) -> Task:
+    """Return the task on a copy of its model in evaluation mode.
+
+    >>> in_evaluation(Task(torch.nn.Linear(2, 1))).model.training
+    False
+    """
+    return Task(copy_of(task.model).eval(), task.loss)
 
 
 def repeatable(task: Task) -> Task:
@@ -214,7 +223,7 @@ def repeatable(task: Task) -> Task:
     """
     if not any(map(draws, task.model.modules())):
         return task
-    model = copy.deepcopy(task.model)
+    model = copy_of(task.model)
     for module in filter(draws, model.modules()):
         module.eval()
     return Task(model, task.loss)

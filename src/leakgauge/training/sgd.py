@@ -5,12 +5,13 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 
+from leakgauge.core.rng import derive
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.defenses import Defense
 from leakgauge.gradients import params_of
 from leakgauge.gradients.probing import fresh_buffers, refuse_written
 from leakgauge.gradients.watching import OperationWatcher
-from leakgauge.training.local import plain_sgd, refusal_in_training, train
+from leakgauge.training.local import drawing, plain_sgd, refusal_in_training, train
 from leakgauge.training.optimizers import Optimizing
 from leakgauge.training.state import working_copy
 
@@ -34,24 +35,24 @@ def train_epoch(
 
     Args:
         task: the model and its loss; the module is not changed.
-        params: the parameters to start from.
+        params: the parameters to start from, and any buffers; the model supplies missing ones.
         data: the private training records.
         lr: the learning rate of plain SGD; the paper uses 0.01.
         batch_size: records of a step; the last batch of an epoch may be smaller.
         rng: shuffles the records.
         defense: change of every step's gradient, as of what the client sends (game step 7 of the
             paper).
-        noise_seed: seed of the defense.
+        noise_seed: seed of the defense, and of what a model in training mode draws, as for dropout.
         optimizer: makes the steps, and keeps its state for the next epoch; None for plain SGD.
 
     Returns:
-        New tensors without gradients.
+        New tensors without gradients, by the names of ``params``.
 
     References:
         Li et al., CCS 2024, section 5.1.4.
     """
     order = torch.from_numpy(rng.permutation(len(data))).to(data.y.device)
-    with refusal_in_training(task):
+    with drawing(derive(noise_seed, "model"), data.y.device), refusal_in_training(task):
         trained = train(
             task,
             params,

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import require_known
-from leakgauge.core.losses import record_losses
 from leakgauge.core.precision import relative_tolerance
+from leakgauge.core.reductions import summed_loss
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.factored.base import Factors, WholeGradients
 from leakgauge.gradients.factored.products import LayerCalls, has_factors, layer_factors
@@ -130,7 +130,7 @@ def _products(
     if not caught or len(x) == 0:
         return {}
     with torch.enable_grad(), vectorisable_kernels():
-        total = _summed_loss(own, x, y)
+        total = summed_loss(own.mean_loss, own.outputs(x), y)
         once = {name: one for name, one in caught.items() if one.is_sound(len(x))}
         outputs = [one.outputs[0] for one in once.values()]
         slopes = torch.autograd.grad(total, outputs, materialize_grads=True) if once else ()
@@ -142,14 +142,6 @@ def _products(
     return (
         {name: one.rows(slice(0, count)) for name, one in kept.items()} if count < len(x) else kept
     )
-
-
-def _summed_loss(task: Task, x: Tensor, y: Tensor) -> Tensor:
-    outputs = task.outputs(x)
-    try:
-        return record_losses(task.mean_loss, outputs, y, vectorised=True).sum()
-    except (RuntimeError, ValueError):  # The loss branches on its data.
-        return record_losses(task.mean_loss, outputs, y, vectorised=False).sum()
 
 
 def _read_once(task: Task, params: Params, x: Tensor, y: Tensor) -> set[str]:

@@ -74,7 +74,8 @@ def layer_factors(module: Any, caught: LayerCalls, dy: Tensor) -> Factors | None
         caught: the layer's only call.
         dy: gradient of the summed loss in the layer's outputs.
     """
-    layer, x = caught.layer, caught.inputs[0]
+    layer, x, dy = caught.layer, caught.inputs[0], dy.to(module.weight.dtype)
+    x = x.to(dy.dtype) if x.is_floating_point() else x  # autocast has several types
     weight, bias = _name(layer, "weight"), _name(layer, "bias")
     known = bias if bias in layer.parameters else None
     turned = is_transposed(module)

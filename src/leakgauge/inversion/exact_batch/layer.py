@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients.probing import REFUSALS, explained, private
-from leakgauge.gradients.walk import LINEAR, uses, walk
+from leakgauge.gradients.walk import LINEAR, is_linear, uses, walk
 from leakgauge.inversion.exact import check_reads_records, first_linear
 
 SAME = 1e-9
@@ -43,8 +43,8 @@ class ProbedLayer:
         own.model.double().eval()
         self.task, self.name, self.shape = own, name, record.shape
         layer = own.model.get_submodule(name)
-        if not isinstance(layer, nn.Linear) or layer.bias is None:
-            kind = "without a bias" if isinstance(layer, nn.Linear) else type(layer).__name__
+        if not is_linear(layer) or layer.bias is None:
+            kind = "without a bias" if is_linear(layer) else type(layer).__name__
             self._refuse(f"is {kind}", "exact-batch expects an nn.Linear with a bias")
         dot = f"{name}." if name else ""
         self.names = f"{dot}weight", f"{dot}bias"

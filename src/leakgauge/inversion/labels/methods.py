@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from leakgauge.core.checks import require, require_count
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.probing import private, trainable
-from leakgauge.gradients.walk import LINEAR, walk
+from leakgauge.gradients.walk import LINEAR, is_linear, walk
 
 NOISE = 256
 """Number of noise records that replace public ones."""
@@ -81,6 +81,11 @@ def output_layer_of(model: nn.Module) -> OutputLayer:
         f"{type(model).__name__} has no nn.Linear to read labels from; pass the labels (as known)",
     )
     last = layers[-1]
+    require(
+        is_linear(model.get_submodule(last.name)),
+        f"the last nn.Linear {last.name!r} makes its weight from others (a parametrisation), so no "
+        "gradient of it is sent; pass the labels (as known)",
+    )
     weight, *bias = last.parameters
     own = model.get_submodule(last.name).weight
     named = model.named_parameters(remove_duplicate=False)

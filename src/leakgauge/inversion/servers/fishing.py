@@ -11,6 +11,7 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
 from leakgauge.gradients.probing import private
+from leakgauge.gradients.walk import is_linear
 from leakgauge.inversion.methods import FISHED
 from leakgauge.inversion.servers.server import Server, ServerKnowledge, ServerTraits
 
@@ -121,7 +122,7 @@ def head_of(task: Task, x: Tensor) -> nn.Linear:
         InputError: there is none, or it has no bias.
     """
     named = task.model.modules()
-    layers = [one for one in named if isinstance(one, nn.Linear) and one.bias is not None]
+    layers = [one for one in named if is_linear(one) and one.bias is not None]
     for layer in reversed(layers):
         given: list[Tensor] = []
         hook = layer.register_forward_hook(lambda *seen, kept=given: kept.append(seen[2]))

@@ -1,6 +1,5 @@
 """Prepares a run: records on sides, the network and its layers, the game, the description."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,12 +25,13 @@ from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import (
     Records,
     describe_run,
-    evaluation_mode,
+    in_training_mode,
     records_of,
     refuse_of_a_table,
     roles_for,
 )
 from leakgauge.runs.spec import Spec, declared
+from leakgauge.training.local import in_evaluation
 
 FEW_BLOCKS = 10
 """Blocks when records are few, enough for an interval."""
@@ -85,12 +85,13 @@ def prepare(spec: LayersSpec, source: Source) -> LayersPrepared:
             one layer, or it lacks a layer that the settings name.
     """
     _refuse_other_side(spec, source)
+    _refuse_training_mode(source)
     filled, secret = _filled(spec, source)
     spec = replace(spec, **filled, secret=secret, adversary=spec.adversaries)
     records = _records(spec, secret, source)
     sides = sides_of(records, secret, spec)
     task, data = records.encode(sides.private, ())
-    task = Task(copy.deepcopy(task.model).eval(), task.loss)
+    task = in_evaluation(task)
     data = data.to(spec.device)
     layers = _layers(spec, task, data)
     values = int(records.secrets[secret].max()) + 1
@@ -111,9 +112,18 @@ def prepare(spec: LayersSpec, source: Source) -> LayersPrepared:
         },
         secret=str(spec.secret),
     )
-    warnings = [*run.warnings, *evaluation_mode(source)]
-    run = replace(run, notes=(*run.notes, *smaller), warnings=warnings)
+    run = replace(run, notes=(*run.notes, *smaller))
     return LayersPrepared(spec, source, task, data, sides, layers, game, run, secret)
+
+
+def _refuse_training_mode(source: Source) -> None:
+    """Refuse a model whose gradients in training mode are not those that are compared."""
+    modes = in_training_mode(source)
+    require(
+        not modes,
+        f"the model of --task comes in training mode and holds {modes}: single records have no "
+        "repeatable gradients to compare by layer; call model.eval() first, or use GroupNorm",
+    )
 
 
 def _refuse_other_side(spec: LayersSpec, source: Source) -> None:

@@ -1,6 +1,5 @@
 """Prepares split records and the description of a run from settings and data."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -9,6 +8,7 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source
+from leakgauge.membership.adversaries.thresholds import Confidence
 from leakgauge.membership.checking import attacks_of, defenses_of
 from leakgauge.membership.run.given import given_model
 from leakgauge.membership.run.roles import RecordRoles, assign_roles
@@ -20,11 +20,20 @@ from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import (
     Records,
     describe_run,
-    evaluation_mode,
+    in_training_mode,
     records_of,
     refuse_of_a_table,
     roles_for,
 )
+
+OF_CLASSES = Confidence.name
+NO_CLASSES = (
+    f"the labels are numbers, so the attack '{OF_CLASSES}' is left out: only classes have a \
+largest probability"
+)
+
+BOTH_MODES = "the model of --task holds {} in training mode: it is trained so, and attacked in \
+evaluation mode"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +83,13 @@ def prepare(spec: MembershipSpec, source: Source) -> MembershipPrepared:
         InputError: a role is wrong, the records are too few, files do not fit, or a defense does
             not fit the model.
     """
+    by_default = not spec.adversary
     spec = _resolved(spec, source)
     given = given_model(spec, source) if spec.checkpoint else None
     records = records_of(spec, source, hidden=spec.hidden, net=spec.net)
+    if by_default and (records.y.ndim > 1 or records.y.is_floating_point()):
+        spec = replace(spec, adversary=tuple(one for one in spec.adversary if one != OF_CLASSES))
+        records = replace(records, notes=(*records.notes, NO_CLASSES))
     if given is not None:
         _refuse_layers(spec, given.snapshots[-1], given.data)
         run = _described(spec, source, records, given.roles, given.snapshots[-1])
@@ -93,12 +106,12 @@ def prepare(spec: MembershipSpec, source: Source) -> MembershipPrepared:
         )
     roles = assign_roles(spec, len(records.y), records.users)
     task, data = records.encode(roles.members, ())
-    task = Task(copy.deepcopy(task.model).eval(), task.loss)
     for defense in defenses_of(spec):
         defense.check(task)
     _refuse_layers(spec, task, data)
     run = _described(spec, source, records, roles, task)
-    run = replace(run, warnings=[*run.warnings, *evaluation_mode(source)])
+    if modes := in_training_mode(source):
+        run = replace(run, notes=(*run.notes, BOTH_MODES.format(modes)))
     return MembershipPrepared(
         spec,
         source,

@@ -1,6 +1,5 @@
 """A target model, and the observations of attackers with different knowledge."""
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,6 +29,8 @@ from leakgauge.runs.parts import once_tensors
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
 from leakgauge.training import predict
+from leakgauge.training.local import in_evaluation
+from leakgauge.training.state import tensors_of, working_copy
 
 FEWEST = 10
 """Smallest number of records for a shadow model."""
@@ -168,9 +169,9 @@ def given_target(
 def _attacked_models(
     model: TargetModel, training: Sequence[Tensor], folder: WorkFolder, progress: Progress
 ) -> tuple[Sequence[Params], Norms]:
-    """Return the parameters after each part of the training, and gradient norms by epoch."""
+    """Return the model's tensors after each part of the training, and gradient norms by epoch."""
     recipe, name = model.recipe, model.recipe.defense.name
-    params: Params = params_of(recipe.task.model)
+    params: Params = tensors_of(recipe.task)
     found: dict[str, NDArray[np.float64]] = {}
     like = {f"{part}/{leaf}": params[leaf] for part in range(len(training)) for leaf in params}
     kept, norms = folder.tensors(f"{name}/model", like=like), folder.arrays(f"{name}/norms")
@@ -195,7 +196,7 @@ def _trained_on(
     norms: dict[str, NDArray[np.float64]],
     progress: Progress,
 ) -> Params:
-    """Return the parameters after a part of the training, and add measured norms to ``norms``."""
+    """Return the model's tensors after a part of the training, and add its norms to ``norms``."""
     recipe, epochs, best = model.recipe, model.recipe.spec.rounds, -1.0
     role = "target" if part == 0 else f"target {part}"
     trained = recipe.epochs(model.data.rows(rows), role, start=params)
@@ -212,7 +213,7 @@ def _trained_on(
 def _right(model: TargetModel, params: Params) -> float:
     """Return the share of validation non-members whose class the model predicts."""
     data = model.data.rows(model.validation.others)
-    said = predict(model.recipe.task, params, data)
+    said = predict(with_params(model.recipe.task, params), {}, data)
     if said is None or data.y.ndim != 1 or data.y.is_floating_point():
         raise InputError("best_epoch needs labels that are classes; leave it out")
     return float((said == data.y).double().mean())
@@ -226,7 +227,7 @@ def _norms_at(model: TargetModel, params: Params) -> NDArray[np.float64]:
 
 def _kept_model(model: TargetModel, rows: Tensor, role: str, folder: WorkFolder) -> Task:
     recipe, name = model.recipe, f"{model.recipe.defense.name}/{role}"
-    like = params_of(recipe.task.model)
+    like = tensors_of(recipe.task)
     train = partial(recipe.last, model.data.rows(rows), role)
     return with_params(recipe.task, once_tensors(folder, name, train, like=like))
 
@@ -259,9 +260,7 @@ def reference_rows(model: TargetModel, number: int) -> Tensor:
 
 def with_params(task: Task, tensors: Params) -> Task:
     """Return the task on a copy of its model with these parameters and buffers, in eval mode."""
-    model = copy.deepcopy(task.model).eval()
-    model.load_state_dict({**model.state_dict(), **tensors})
-    return Task(model, task.loss)
+    return working_copy(in_evaluation(task), tensors)[0]
 
 
 def layers_of(task: Task, data: Dataset) -> list[str]:

@@ -12,11 +12,11 @@ from leakgauge.core.rng import derive, stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.defenses import Defense, none
-from leakgauge.gradients import params_of
 from leakgauge.membership.spec import QUESTION, MembershipSpec
 from leakgauge.training import train_epoch
 from leakgauge.training.catalog import own_rate, parse_optimizer
 from leakgauge.training.optimizers import Optimizing
+from leakgauge.training.state import tensors_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class MembershipRecipe:
     """The training of a model.
 
     Attributes:
-        task: the initial model and its loss.
+        task: the initial model, in the mode in which it trains, and its loss.
         spec: epochs, batch size, rate and optimizer.
         defense: defense in every step.
     """
@@ -34,18 +34,18 @@ class MembershipRecipe:
     defense: Defense = field(default_factory=none)
 
     def epochs(self, data: Dataset, role: str, *, start: Params | None = None) -> Iterator[Params]:
-        """Yield the parameters after each epoch on ``data``.
+        """Yield the parameters and buffers after each epoch on ``data``.
 
         Args:
             data: the records to train on.
             role: name of the random stream.
-            start: initial parameters; None means those of the task.
+            start: initial parameters and buffers; None means those of the task.
 
         Raises:
             InputError: training diverges.
         """
         spec = self.spec
-        current = start or params_of(self.task.model)
+        current = start or tensors_of(self.task)
         rate, optimizer = spec.lr, self._optimizer(spec.lr)
         for number in range(1, spec.rounds + 1):
             if number - 1 in spec.drops:
@@ -75,7 +75,7 @@ class MembershipRecipe:
         return None if make is None else Optimizing(make)
 
     def last(self, data: Dataset, role: str) -> Params:
-        """Return the parameters after the last epoch."""
+        """Return the parameters and buffers after the last epoch."""
         *_, final = self.epochs(data, role)
         return final
 

@@ -11,6 +11,7 @@ from leakgauge.results.scores import smallest_detectable
 from leakgauge.tokens.metrics import INFORMATION, RANKS_BOUND, RANKS_GAP, is_ignorant
 from leakgauge.tokens.report.rows import Course, InformationCurve
 from leakgauge.tokens.settings import BOUNDS
+from leakgauge.tokens.words import IN_EVALUATION, STREAM
 
 FAR = 1e4
 """Largest figure printed in digits, as a critic's bound can diverge."""
@@ -42,10 +43,21 @@ def kind_of(estimator: str) -> str:
 
 
 def verdict(course: Course, level: Level) -> str:
-    """Return a sentence on the largest leak, or on the smallest that the run could have seen."""
+    """Return sentences on the largest leak, or on the smallest that the run could have seen."""
     one = course.peak
     if one is None:
         return "No critic was evaluated on held-out batches."
+    text = _found(one, level)
+    modes = one.details.get(IN_EVALUATION)
+    if modes is None:
+        return text
+    return (
+        f"{text} Assumed: the model trains in training mode ({modes}), and these gradients are of "
+        f"evaluation mode; those that were sent may leak more, and `pairs` `{STREAM}` takes them."
+    )
+
+
+def _found(one: Measurement, level: Level) -> str:
     what, step = one.details["estimator"], one.details["step"]
     if level == "unknown":
         return (

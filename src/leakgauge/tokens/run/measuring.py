@@ -14,6 +14,7 @@ from leakgauge.core.rng import derive, stream, torch_stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params, Task
 from leakgauge.results.measurements import Estimate
+from leakgauge.runs.records import IN_TRAINING_MODE
 from leakgauge.tokens.estimation import estimate_information
 from leakgauge.tokens.gathering import Gathering, checkpoint_parts, fewest_records
 from leakgauge.tokens.linear_gaussian import cheap_information
@@ -37,7 +38,7 @@ from leakgauge.tokens.run.training import ModelCheckpoint
 from leakgauge.tokens.settings import PAIRS_OF_PAPER, PAPER, CriticSettings, settings_of
 from leakgauge.tokens.sources import FixedPairs, PairSplit, split_stream
 from leakgauge.tokens.spec import TimelineSpec
-from leakgauge.tokens.words import QUESTION, STREAM, STREAM_TO_CHECKPOINT
+from leakgauge.tokens.words import IN_EVALUATION, QUESTION, STREAM, STREAM_TO_CHECKPOINT
 from leakgauge.training.utility import utility_of
 
 IN_NATS = (INFORMATION, PLACEBO, IN_SAMPLE)
@@ -107,6 +108,8 @@ def _of_pairs(
     parts = _parts(prepared, at, task, params)
     if parts is None:
         return
+    modes = prepared.run.data.get(IN_TRAINING_MODE)
+    assumed = {IN_EVALUATION: modes} if modes and spec.pairs != STREAM else {}
     seed = derive(spec.seed, QUESTION, "cheap")
     for name, matched in ((CHEAP, True), (CHEAP_PLACEBO, False)):
         yield CheckpointFigure(name, cheap_information(parts.fitting, seed=seed, matched=matched))
@@ -120,7 +123,8 @@ def _of_pairs(
                 settings = CriticSettings.paper(token, pairs=len(pairs_of(at.pairs)))
         elif method == PAPER:
             own = _paper_pairs(parts, spec)
-        yield from _figures(spec, own, _fitting(own, settings), token, method)
+        for one in _figures(spec, own, _fitting(own, settings), token, method):
+            yield replace(one, details=one.details | assumed)
 
 
 def _parts(

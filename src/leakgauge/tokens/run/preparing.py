@@ -1,6 +1,5 @@
 """Prepares a run: split records, the network, the watched layers, and the description."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +19,6 @@ from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import (
     describe_run,
-    evaluation_mode,
     records_of,
     refuse_of_a_table,
     roles_for,
@@ -30,6 +28,7 @@ from leakgauge.tokens.features import WATCHED, check_names, default_layers
 from leakgauge.tokens.gathering import fewest_records, roomy_records
 from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION, STREAM
+from leakgauge.training.local import in_evaluation
 
 TEST = 0.2
 """Share of the records in the test set."""
@@ -98,13 +97,13 @@ def prepare(spec: TimelineSpec, source: Source) -> TokensPrepared:
     private, test = _split(spec, len(records.y), users)
     spec, smaller = _fitting(spec, len(private), len(test))
     task, data = records.encode(private, ())
-    task = Task(copy.deepcopy(task.model).eval(), task.loss)
     data = (data if spec.by_user else replace(data, users=None)).to(spec.device)
     for text in spec.defenses:
         defense_of(spec, text).check(task)
+    still = in_evaluation(task)
     first = data.rows(private[:2].to(data.y.device))
-    check_vectorisable(task, first.x, first.y)
-    features, layers = _watched(spec, source, task, first.x)
+    check_vectorisable(still, first.x, first.y)
+    features, layers = _watched(spec, source, still, first.x)
     are_images = source.pixels is not None or _looks_like_images(data.x)
     run = describe_run(
         spec,
@@ -120,7 +119,6 @@ def prepare(spec: TimelineSpec, source: Source) -> TokensPrepared:
     run = replace(
         run,
         notes=(*run.notes, *smaller, *_notes(spec, len(private), are_images=are_images)),
-        warnings=[*run.warnings, *evaluation_mode(source)],
     )
     return TokensPrepared(
         spec, source, task, data, private, test, features, layers, are_images, run

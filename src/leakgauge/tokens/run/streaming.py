@@ -22,7 +22,7 @@ class Stream:
     """Keeps the latest pairs of a training (Algorithm 1 of the paper).
 
     Args:
-        task: the trained model.
+        task: the model before the training, in evaluation mode.
         x: records ``[n, ...]``.
         features: name of the module that outputs the data features; None for the default.
         layers: names of the watched layers.
@@ -42,7 +42,7 @@ class Stream:
         seed: int,
         every: int = 1,
     ) -> None:
-        self._task, self._features = task, features
+        self._features = features
         self._parameters = {
             one.name: one.parameters for one in walk(task, x[:2]) if one.name in layers
         }
@@ -53,10 +53,11 @@ class Stream:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def observe(self, params: Params, x: Tensor, gradient: Params) -> None:
+    def observe(self, task: Task, params: Params, x: Tensor, gradient: Params) -> None:
         """Keep one pair.
 
         Args:
+            task: the model in evaluation mode, which gives the features.
             params: parameters before the step.
             x: batch ``[B, ...]``.
             gradient: sent gradient of the batch, by parameter.
@@ -64,7 +65,7 @@ class Stream:
         self._seen += 1
         if (self._seen - 1) % self._every:
             return
-        features = record_features(self._task, params, x, self._features).mean(0)
+        features = record_features(task, params, x, self._features).mean(0)
         row = {_FEATURES: self._sketches(_FEATURES, features[None])[0]}
         for name, parameters in self._parameters.items():
             flat = torch.cat([gradient[one].detach().flatten() for one in parameters])

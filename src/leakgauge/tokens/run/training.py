@@ -21,7 +21,7 @@ from leakgauge.tokens.run.streaming import MOST, Stream
 from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import CHECKPOINT, QUESTION, STREAM, STREAM_TO_CHECKPOINT
 from leakgauge.training.catalog import own_rate, parse_optimizer
-from leakgauge.training.local import Mover, StepCallback, plain_sgd, train
+from leakgauge.training.local import Mover, StepCallback, drawing, in_evaluation, plain_sgd, train
 from leakgauge.training.state import tensors_of, working_copy
 
 
@@ -71,14 +71,17 @@ class DecayingOptimizer:
         return over
 
 
-def _watched(mover: Mover, observed: Stream, batches: Iterator[Tensor]) -> Mover:
-    """Return the same mover, which first passes each step's gradient and batch to a stream."""
+def _watched(mover: Mover, observed: Stream, task: Task, batches: Iterator[Tensor]) -> Mover:
+    """Return the same mover, which first passes each step's gradient and batch to a stream.
+
+    ``task`` has the model in evaluation mode, with its buffers at the start of the sub-epoch.
+    """
 
     def watching(leaves: Params) -> StepCallback:
         step = mover(leaves)
 
         def both(gradient: Params) -> None:
-            observed.observe(leaves, next(batches), gradient)
+            observed.observe(task, leaves, next(batches), gradient)
             step(gradient)
 
         return both
@@ -116,8 +119,8 @@ class ModelCheckpoint:
     pairs: Tensors = field(default_factory=dict)
 
     def task(self, task: Task) -> tuple[Task, Params]:
-        """Return the task with a copy of the model at the checkpoint, and its parameters."""
-        own, leaves = working_copy(task, self.tensors)
+        """Return the task with the model in evaluation mode at the checkpoint, and its weights."""
+        own, leaves = working_copy(in_evaluation(task), self.tensors)
         return own, {name: leaf.detach() for name, leaf in leaves.items()}
 
 
@@ -205,10 +208,14 @@ def _sub_epoch(
     spec, over = prepared.spec, mover.at(step)
     batches = list(_batches(spec, len(data), step))
     if observed is not None:
-        over = _watched(over, observed, (data.x[batch] for batch in batches))
+        seen_by = ModelCheckpoint(step - 1, text, tensors).task(prepared.task)[0]
+        over = _watched(over, observed, seen_by, (data.x[batch] for batch in batches))
     defense = None if text == NONE else defense_of(spec, text)
     seed = derive(spec.seed, QUESTION, "noise", text, step)
-    return train(prepared.task, tensors, data, batches, over=over, defense=defense, noise_seed=seed)
+    with drawing(derive(seed, "model"), data.y.device):
+        return train(
+            prepared.task, tensors, data, batches, over=over, defense=defense, noise_seed=seed
+        )
 
 
 def _batches(spec: TimelineSpec, count: int, step: int) -> Iterator[Tensor]:
@@ -231,7 +238,7 @@ def _stream_of(prepared: TokensPrepared, data: Dataset) -> Stream | None:
         return None
     whole = spec.pairs == STREAM_TO_CHECKPOINT
     return Stream(
-        prepared.task,
+        in_evaluation(prepared.task),
         data.x,
         features=prepared.features,
         layers=prepared.layers,
