@@ -2,15 +2,22 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from scipy.stats import norm
 
 from leakgauge.core.rng import stream
+from leakgauge.inference import Energies
 from leakgauge.inference.report.titles import adversary_tests
 from leakgauge.inference.report.verdict import ONE_VALUE, verdict
 from leakgauge.inference.report.worst_value import leaking_value, worst_value
-from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.inference.run import audit
+from leakgauge.inference.run.over_seeds import combined
+from leakgauge.results.measurements import HEADLINE, Estimate, Measurement
+from leakgauge.results.scores import AUROC, WORST_VALUE
+from leakgauge.results.worst import highest
 from support.made_runs import make_records, make_run
+from support.synthetic import records, small_stage
 
 
 def measured_with(mean: float, half: float, of_values: dict[str, Estimate]) -> list[Measurement]:
@@ -64,3 +71,38 @@ def test_values_that_do_not_leak_are_named_in_at_most_1_of_20_tests(count: int) 
         }
         named += leaking_value(replace(like, values=values)) is not None
     assert named <= 50
+
+
+@pytest.mark.parametrize("truth", [(0.5, 0.5, 0.5), (0.7, 0.69, 0.4), (0.9, 0.5, 0.5)])
+def test_the_interval_of_the_highest_holds_the_highest_truth(truth: tuple[float, ...]) -> None:
+    rng, error, inside = stream(0, "highest"), 0.04, 0
+    half = error * norm.ppf(0.975)
+    for drawn in np.array(truth) + error * rng.normal(size=(2000, len(truth))):
+        found = highest([Estimate(one, one - half, one + half, 50) for one in drawn.tolist()])
+        inside += found.low <= max(truth) <= found.high
+    assert inside >= 0.95 * 2000
+
+
+@pytest.mark.parametrize("values", [2, 5])
+def test_an_audit_measures_the_value_that_leaks_most(values: int) -> None:
+    """The last value moves a feature; the others tell nothing of themselves."""
+    data = records(0.0, values=values)
+    data = replace(data, x=data.x + 4.0 * (data.secrets["s"] == values - 1)[:, None])
+    found = [
+        list(audit(small_stage(data, Energies(), batch_size=4, trials=600, seed=seed)))
+        for seed in (0, 1)
+    ]
+    head = {one.metric: one for one in found[0] if one.round == HEADLINE}
+    worst = head[WORST_VALUE]
+    if values == 2:
+        assert worst.estimate == head[AUROC].estimate
+    else:
+        assert worst.details["value"] == str(values - 1)
+        assert worst.estimate.value == head[f"{AUROC}: {values - 1}"].estimate.value > 0.95
+        assert head[AUROC].estimate.high < worst.estimate.low
+    together = [one for one in combined([*found[0], *found[1]]) if one.metric == WORST_VALUE]
+    assert [one.round for one in together] == [HEADLINE]
+    mean = np.mean(
+        [one.estimate.value for each in found for one in each if one.metric == WORST_VALUE]
+    )
+    assert together[0].estimate.value == pytest.approx(mean)

@@ -14,6 +14,7 @@ from leakgauge.results.scores import (
     MOST_AT_RISK,
     SUCCESS,
     TPR_AT_1_FPR,
+    WORST_VALUE,
 )
 
 METRICS = {
@@ -25,6 +26,7 @@ METRICS = {
         title="Information told, at least", unit="nats", low=-math.inf, high=math.inf, chance=0.0
     ),
     MOST_AT_RISK: Metric(title="Success on the user most at risk", tabled=False),
+    WORST_VALUE: Metric(title="AUROC of the value that leaks most", chance=0.5, tabled=False),
     **UTILITY,
     **OF_CLASSES,
     LABELS_ALONE: Metric(title="AUROC of labels alone", chance=0.5, tabled=False, of_model=True),

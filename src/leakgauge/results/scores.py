@@ -37,6 +37,7 @@ FEATURES_ALONE = "auroc_features_alone"
 BEYOND_LABELS = "auroc_beyond_labels_alone"
 BEYOND_FEATURES = "auroc_beyond_features_alone"
 MOST_AT_RISK = "success_most_at_risk"
+WORST_VALUE = "auroc_worst_value"
 INFORMATION = "information_nats"
 
 

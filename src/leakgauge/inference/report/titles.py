@@ -16,7 +16,7 @@ from leakgauge.results.measurements import (
     Measurement,
 )
 from leakgauge.results.metrics import OF_CLASSES, UTILITY
-from leakgauge.results.scores import AUROC, MOST_AT_RISK
+from leakgauge.results.scores import AUROC, MOST_AT_RISK, WORST_VALUE
 from leakgauge.runs.spec import NONE
 
 WHOLE = "sum of the rounds"
@@ -62,7 +62,7 @@ def adversary_tests(measurements: Sequence[Measurement]) -> list[Test]:
     """
     tests = group_tests(
         [one for one in measurements if not of_value(one)],
-        without=(*UTILITY, *OF_CLASSES, MOST_AT_RISK, *BASELINES),
+        without=(*UTILITY, *OF_CLASSES, MOST_AT_RISK, WORST_VALUE, *BASELINES),
     )
     values: dict[tuple[str, ...], dict[str, Measurement]] = {}
     for one in measurements:

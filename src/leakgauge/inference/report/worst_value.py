@@ -1,11 +1,10 @@
 """The value of a secret that leaks most: a mean over the values can hide it."""
 
-from dataclasses import dataclass, replace
-
-from scipy.stats import norm
+from dataclasses import dataclass
 
 from leakgauge.report.grouping import Test
 from leakgauge.results.measurements import Estimate
+from leakgauge.results.worst import among
 
 
 @dataclass(frozen=True)
@@ -24,14 +23,8 @@ class WorstValue:
 
     @property
     def among_all(self) -> Estimate:
-        """Its AUROC with a lower end that holds for all values together (Bonferroni).
-
-        The distance of the end from the AUROC is lengthened as if the estimate were normal.
-        """
-        error = (1 - self.alone.confidence) / 2
-        longer = norm.ppf(1 - error / self.count) / norm.ppf(1 - error)
-        low = self.alone.value - longer * (self.alone.value - self.alone.low)
-        return replace(self.alone, low=max(0.0, float(low)))
+        """Its AUROC with ends that hold for all values together."""
+        return among(self.alone, self.count)
 
 
 def worst_value(test: Test) -> WorstValue | None:

@@ -39,6 +39,7 @@ from leakgauge.results.measurements import (
     Measurement,
 )
 from leakgauge.results.statistics import Floats
+from leakgauge.results.worst import highest
 
 Lead = Callable[[str, str, RunReading], None]
 """Gets the knowledge, the adversary and the reading of a headline."""
@@ -127,8 +128,8 @@ def _of_knowledge(
         ]
         if name == winner:
             lead(base.knowledge, name, reading)
-        if name == winner and stage.game.name in ONE_AGAINST_REST and stage.game.values > 2:
-            measurements += _each_value(stage, reading, measurements[-1])
+        if name == winner and stage.game.name in ONE_AGAINST_REST:
+            measurements += _values(stage, reading, measurements)
     return measurements
 
 
@@ -245,6 +246,24 @@ def _figures(
         if one is whole:
             figures[one.when] += beyond_figures(stage, one, alone, read)
     return figures
+
+
+def _values(
+    stage: GameStage, reading: RunReading, measurements: Sequence[Measurement]
+) -> list[Measurement]:
+    """Return the headline's AUROC of each value of the secret, and of the one that leaks most.
+
+    Two values leak alike.
+    """
+    head = next(one for one in reversed(measurements) if one.metric == scores.AUROC)
+    if stage.game.values < 3:
+        return [replace(head, metric=scores.WORST_VALUE, curve=None)]
+    each = _each_value(stage, reading, head)
+    top = max(each, key=lambda one: one.estimate.value)
+    worst = highest([one.estimate for one in each])
+    told = {"value": top.metric.partition(": ")[2], "values compared": str(len(each))}
+    details = {**top.details, **told}
+    return [*each, replace(top, metric=scores.WORST_VALUE, estimate=worst, details=details)]
 
 
 def _each_value(stage: GameStage, reading: RunReading, like: Measurement) -> list[Measurement]:

@@ -10,7 +10,7 @@ from leakgauge.inference.metrics import METRICS
 from leakgauge.report.wording import number
 from leakgauge.results.measurements import CHOSEN, HEADLINE, Estimate, Measurement, rounds_of
 from leakgauge.results.metrics import metric_named, over_seeds, over_trials
-from leakgauge.results.scores import AUROC
+from leakgauge.results.scores import AUROC, WORST_VALUE
 
 BY_SEED = "by seed"
 """Name of the detail with the figure of each seed."""
@@ -31,7 +31,9 @@ def combined(measurements: Sequence[Measurement]) -> list[Measurement]:
         return list(measurements)
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     for one in measurements:
-        of_value = one.round == HEADLINE and one.metric not in METRICS
+        of_value = one.round == HEADLINE and (
+            one.metric not in METRICS or one.metric == WORST_VALUE
+        )
         if one.round != HEADLINE or of_value:
             adversary = "" if of_value else one.adversary
             groups.setdefault((*_test(one), adversary, one.metric, one.round), []).append(one)
