@@ -310,3 +310,25 @@ def test_a_column_may_be_called_self(ending: str, tmp_path: Path) -> None:
     write(path, index=False)
     read = open_data(str(path)).frame
     assert list(read["self"].dropna().unique()) == ["yes", "no"]
+
+
+def test_dates_of_every_format_are_left_out_alike(tmp_path):
+    """A table of text writes dates as text, and other formats have a type for them."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "born": pd.to_datetime("1970-01-01") + pd.to_timedelta(rng.integers(0, 90, 400), "D"),
+            "x": rng.normal(size=400),
+            "label": rng.choice(["y", "n"], 400),
+            "sex": rng.choice(["f", "m"], 400),
+        }
+    )
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_excel(tmp_path / "a.xlsx", index=False)
+    frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True, date_format="iso")
+    for kind in ("csv", "parquet", "xlsx", "jsonl"):
+        source = open_data(str(tmp_path / f"a.{kind}"))
+        table = make_table(source.frame, Roles(label="label", secrets=("sex",)))
+        assert "born" not in table.features, kind
+        assert "column 'born' was left out: it holds dates" in table.notes, kind

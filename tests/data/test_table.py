@@ -212,6 +212,9 @@ def test_every_type_of_column_is_a_number_or_a_category(values, kind, names):
         (pd.date_range("2020", periods=20, tz="UTC"), "it holds dates"),
         ([datetime.date(2020, 1, 1 + i) for i in range(20)], "it holds dates"),
         (pd.timedelta_range("1h", periods=20), "it holds dates"),
+        (["2020-08-04", "2020-08-11"] * 10, "it holds dates"),
+        (["04.08.2020", "8/24/20 10:30", None, "2020/8/4"] * 5, "it holds dates"),
+        ([f"2020-08-{day:02}T10:00:00.5Z" for day in range(1, 21)], "it holds dates"),
         ([[1], [2]] * 10, "it holds values of type list"),
         ([{"a": 1}, None] * 10, "it holds values of type dict"),
         ([{"a": 1}, "b"] * 10, "it holds a mix of dict and str"),
@@ -223,6 +226,14 @@ def test_useless_columns_are_left_out_with_a_note(values, reason):
     table = make_table(people(extra=values), ROLES)
     assert "extra" not in table.features
     assert table.notes == (f"column 'extra' was left out: {reason}",)
+
+
+@pytest.mark.parametrize(
+    "values", [["2020-08-04", "soon"], ["1.2.3", "1.2.4"], ["2020-13-40"] * 2, ["2019", "2020-1"]]
+)
+def test_texts_that_are_no_dates_stay(values):
+    table = make_table(people(extra=[*values, "2020-08-04", *values] * 4), ROLES)
+    assert "extra" in table.features
 
 
 @pytest.mark.parametrize("name", ["Unnamed: 0", "rownames"])

@@ -1,5 +1,6 @@
 """Turn the columns of a table into features: which stay, which do not, and why."""
 
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -13,6 +14,12 @@ from leakgauge.data.written import SOME, merged_texts, read_values
 from leakgauge.results.statistics import Floats
 
 MOST_CATEGORIES = 200
+
+DATE = re.compile(
+    r"(?:(?P<year>\d{4})[-/.](\d{1,2})[-/.](\d{1,2})|(\d{1,2})[-/.](\d{1,2})[-/.](?:\d{4}|\d{2}))"
+    r"(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?\s*(?:Z|[+-]\d{2}:?\d{2}|[AaPp][Mm])?)?"
+)
+"""A date in digits: the year first, or day and month in either order."""
 
 OTHER = "other"
 """Name of the category for all values that are merged."""
@@ -90,12 +97,41 @@ def _unusable(column: "pd.Series[Any]") -> str | None:
         return "it has no name and numbers the rows"
     if kind == "number":
         return "it has one value" if _is_constant(numbers(column)) else None
+    if writes_dates(column):
+        return "it holds dates"
     distinct = int(column.nunique())
     if distinct + int(column.isna().any()) == 1:
         return "it has one value"
     if 2 * distinct > len(column):
         return f"it has {distinct} different values in {len(column)} rows"
     return None
+
+
+def writes_dates(column: "pd.Series[Any]") -> bool:
+    """Return whether each text of a column is a date in digits, with or without a time.
+
+    Tables of text write dates so; other formats have a type for them.
+
+    >>> writes_dates(pd.Series(["2020-08-04", "2020-08-11 10:30"]))
+    True
+    >>> writes_dates(pd.Series(["2020-08-04", "1.10.300"]))
+    False
+    """
+    known = column.dropna()
+    some = known.iloc[:SOME]
+    return len(known) > 0 and all(
+        all(isinstance(one, str) and _is_date(one) for one in part.unique())
+        for part in (some, known)
+    )
+
+
+def _is_date(text: str) -> bool:
+    found = DATE.fullmatch(text.strip())
+    if found is None:
+        return False
+    year, *others = (int(one) for one in found.groups() if one)
+    first, second = others if found["year"] else (year, others[0])
+    return 1 <= min(first, second) <= 12 and max(first, second) <= 31
 
 
 def _is_constant(values: Floats) -> bool:
