@@ -1,5 +1,7 @@
 """Splits of records: no overlap, balance, users on one side, refusal of rare values."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -125,10 +127,10 @@ def test_what_a_rare_value_cannot_give_comes_from_the_others():
     ("secret", "settings", "message"),
     [
         ([0] * 97 + [1] * 3, {"values": ["white", "other"]}, "value 'other' has 3 records, "),
-        ([0] * 97 + [1] * 3, {}, "0 public; needed are 1 private and 1 public, so about 5 records"),
+        ([0] * 97 + [1] * 3, {}, "0 public; needed are 1 private and 1 public, so about 8 records"),
         ([0, 1] * 50, {"values": ["a", "b", "c"]}, "secret value 'c' has 0 records"),
         ([0, 1] * 50, {"need_private": 60}, "secret value 0 has 50 records"),
-        ([0, 1] * 50, {"need_public": 30}, "30 public, so about 150 records of each value; bring"),
+        ([0, 1] * 50, {"need_public": 30}, "30 public, so about 163 records of each value; bring"),
         ([0, 1] * 50, {"shadow": 1}, "shadow is 1, which leaves 0 records for each of 2"),
         ([0, 1] * 50, {"shadow": -1}, "shadow is -1; expected 0 or more"),
         ([0, 1] * 50, {"test_fraction": 1.0}, "test_fraction is 1; expected 0 up to 1"),
@@ -145,7 +147,7 @@ def test_a_label_without_private_records_is_refused_by_name():
     secret = torch.arange(400) % 2
     label = torch.zeros(400, dtype=torch.int64)
     label[int(draw(0, secret).test[0])] = 1
-    with pytest.raises(InputError, match="label value 'yes' has 1 records, 0 of them private"):
+    with pytest.raises(InputError, match="label value 'yes' has 1 records, 0 of them among the"):
         draw(0, secret, label=label, classes=["no", "yes"])
     draw(1, secret, label=torch.arange(400) % 5)
 
@@ -154,3 +156,26 @@ def test_few_users_who_hold_too_much_are_refused():
     users = torch.arange(400) % 4
     with pytest.raises(InputError, match="0 public"):
         draw(0, users % 2, users=users)
+
+
+@pytest.mark.parametrize("need", [1, 10, 40])
+def test_the_number_of_records_that_is_asked_for_is_nearly_always_enough(need):
+    few = torch.arange(4000) < 2
+    with pytest.raises(InputError) as caught:
+        draw(0, few.long(), need_public=need)
+    asked = int(re.search(r"about (\d+) records", str(caught.value))[1])
+    enough = (torch.arange(4000) < asked).long()
+    failed = 0
+    for seed in range(100):
+        try:
+            draw(seed, enough, need_public=need)
+        except InputError:
+            failed += 1
+    assert failed <= 5
+
+
+def test_one_user_with_nearly_all_records_is_the_reason_that_is_given():
+    secret = torch.arange(1000) % 2
+    users = torch.where(torch.arange(1000) < 900, 0, torch.arange(1000))
+    with pytest.raises(InputError, match=r"one user has 450 of the 500 records of this value; bri"):
+        draw(0, secret, users=users, need_private=200, need_public=20)

@@ -103,6 +103,10 @@ def test_the_coverage_has_every_question_once(card: dict[str, Any]) -> None:
     assert status["attribute"] == "not asked"
     assert status["regurgitation"] == "out of scope"
     assert all(one["reason"] for one in card["coverage"] if one["status"] != "executed")
+    reasons = {one["ask"]: one["reason"] for one in card["coverage"]}
+    assert reasons["attribute"] == "leakgauge audit asks it with --ask attribute"
+    kept = reasons["kept-reconstruction"]
+    assert kept == "leakgauge federation asks it, about other files", "no audit asks it"
 
 
 def test_a_card_holds_no_record(card: dict[str, Any], carded: Path) -> None:

@@ -216,3 +216,14 @@ def test_each_way_of_reading_counts_alike() -> None:
     )
     assert shares_of(["a", "quotients"]) == (0.5, 0.5)
     assert shares_of(["a", "b"]) == (0.5, 0.5)
+
+
+def test_a_single_input_is_read() -> None:
+    data = records(3.0)
+    attacks = [parse_adversary(name) for name in PANEL]
+    stage = small_stage(replace(data, x=data.x[:, :1]), *attacks, rounds=2, lr=0.1)
+    *starts, _ = trajectory(stage := replace(stage, panel=PANEL))
+    (reading,) = mean_inputs.means_over_rounds(stage, starts).values()
+    assert reading.log_posterior.shape == (len(stage.trials.rows), 2)
+    assert reading.auroc is not None
+    assert reading.auroc > 0.9

@@ -113,3 +113,13 @@ def test_all_leaves_out_only_the_words_that_the_data_do_not_allow(source: Source
     assert chosen["alone"][1].ask == ("one",)
     assert ready["alone"].spec == chosen["alone"][1]
     assert reasons == {"two": "ask for this in a run of its own"}
+
+
+def test_a_setting_of_one_value_says_how_to_choose_among_several() -> None:
+    options = {"secret": ("sex", "region"), "label": "income"}
+    with pytest.raises(
+        InputError, match=r"^layers takes one secret, and 2 came: sex, region; choo"
+    ):
+        asked("layers", options)
+    chosen = asked("layers", options, sets={("layers", "secret"): "region"})
+    assert chosen.secret == "region"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, sqrt
 
 import numpy as np
 import torch
@@ -89,7 +89,8 @@ def split_records(
         f"expected {m * need_public} or more",
     )
     sides = _sides(codes, owners, m, shadow, test_fraction, rng)
-    _refuse_rare_secret(codes, sides, values, (need_private, need_public), 1 - test_fraction)
+    held = None if users is None else owners
+    _refuse_rare_secret(codes, sides, held, values, (need_private, need_public), test_fraction)
     private, public, test = (torch.from_numpy(np.flatnonzero(sides == side)) for side in _SIDES)
     if label is not None:
         _refuse_rare_label(label, private, classes, need_label)
@@ -166,7 +167,12 @@ def _public_users(order: Ints, counts: Ints, share: Ints, goal: Ints) -> list[in
 
 
 def _refuse_rare_secret(
-    codes: Ints, sides: Ints, values: Sequence[str], need: tuple[int, int], remaining: float
+    codes: Ints,
+    sides: Ints,
+    owners: Ints | None,
+    values: Sequence[str],
+    need: tuple[int, int],
+    test: float,
 ) -> None:
     m = max(len(values), int(codes.max()) + 1)
     # The rarest value needs more records first, so the message names it.
@@ -175,13 +181,31 @@ def _refuse_rare_secret(
         if private >= need[0] and public >= need[1]:
             continue
         least = max(PUBLIC_SHARE * need[1], ceil(need[0] * PUBLIC_SHARE / (PUBLIC_SHARE - 1)))
+        count = int((codes == value).sum())
+        enough = max(_with_margin(least, test), count + 1 if owners is None else 0)
+        merging = "merge rare values (--merge-rare N) or remove them, or " if m > 2 else ""
         raise InputError(
-            f"secret value {_name(value, values)} has {int((codes == value).sum())} records, "
-            f"{private} of them private and {public} public; needed are {need[0]} private and "
-            f"{need[1]} public, so about {ceil(least / remaining)} records of each value; "
-            + ("merge rare values (--merge-rare N) or remove them, or " if m > 2 else "")
-            + "bring more records"
+            f"secret value {_name(value, values)} has {count} records, {private} of them private "
+            f"and {public} public; needed are {need[0]} private and {need[1]} public"
+            + (
+                f", so about {enough} records of each value; {merging}bring more records"
+                if owners is None or count < enough
+                else f". No user is in two parts, and {_largest(owners, codes == value)}; "
+                "bring records of more users"
+            )
         )
+
+
+def _with_margin(least: float, test: float) -> int:
+    """Return how many records leave ``least`` outside of a random test part, nearly always."""
+    count = least / (1 - test)
+    return ceil(count + 2 * sqrt(count * test / (1 - test)))
+
+
+def _largest(owners: Ints, having: Bools) -> str:
+    """Return a sentence on the user with the most records of a value."""
+    most, total = int(np.unique(owners[having], return_counts=True)[1].max()), int(having.sum())
+    return f"one user has {most} of the {total} records of this value"
 
 
 def _refuse_rare_label(label: Tensor, private: Tensor, classes: Sequence[str], need: int) -> None:
@@ -191,9 +215,9 @@ def _refuse_rare_label(label: Tensor, private: Tensor, classes: Sequence[str], n
     for value, count in enumerate(counts):
         require(
             count == 0 or held[value] >= need,
-            f"label value {_name(value, classes)} has {count} records, {held[value]} of them "
-            f"private; needed are {need} private; merge rare labels, or leave "
-            "them out if they are few, by --merge-rare N (fewer rows than N)",
+            f"label value {_name(value, classes)} has {count} records, {held[value]} of them among "
+            f"the {len(private)} private ones; needed are {need} private; take more private "
+            "records or users, or merge rare labels by --merge-rare N (fewer rows than N)",
         )
 
 

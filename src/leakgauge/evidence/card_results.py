@@ -188,7 +188,7 @@ def coverage(audit: AuditRun, questions: Mapping[str, Question]) -> list[Covered
     """Return one line for each question, and for each attack out of scope."""
     cells = audit.description.cells
     lines = [
-        _covered(audit, word, about, keys)
+        _covered(audit, word, about, keys, question)
         for name, question in questions.items()
         for keys in [[key for key in cells if _name(key, questions) == name]]
         for word, about in question.asks.items()
@@ -204,10 +204,12 @@ def _name(key: str, questions: Mapping[str, Question]) -> str:
     return key.rpartition("-")[0] if several else key
 
 
-def _covered(audit: AuditRun, word: str, about: str, keys: Sequence[str]) -> Covered:
+def _covered(
+    audit: AuditRun, word: str, about: str, keys: Sequence[str], question: Question
+) -> Covered:
     asked = [key for key in keys if word in _words(audit, key)]
     if not asked:
-        return _not_asked(audit, word, about)
+        return _not_asked(audit, word, about, question)
     answered = [key for key in asked if key in audit.answers]
     if not answered:
         reason = audit.refused[asked[0]]
@@ -238,11 +240,12 @@ def _missing(
     return own, rest
 
 
-def _not_asked(audit: AuditRun, word: str, about: str) -> Covered:
+def _not_asked(audit: AuditRun, word: str, about: str, question: Question) -> Covered:
     found = (re.match(r"`([^`]+)`: (.*)", note, re.DOTALL) for note in audit.description.notes)
     reasons = {one[1]: one[2] for one in found if one}
     if word in reasons:
-        reason = f"the data do not allow it: {reasons[word]}"
+        reason = f"data and settings do not allow it: {reasons[word]}"
         return Covered(ask=word, about=about, status="out of scope", reason=reason)
-    reason = f"leakgauge audit asks it with --ask {word}"
+    own = f"leakgauge {question.name} asks it, about other files"
+    reason = own if question.Spec.alone else f"leakgauge audit asks it with --ask {word}"
     return Covered(ask=word, about=about, status="not asked", reason=reason)

@@ -180,6 +180,12 @@ def make_spec(kind: type[Spec], values: Mapping[str, Any], where: str = "") -> S
         for name, value in values.items()
         if not (value is None and known[name].kind is tuple)
     }
+    for name, value in given.items():
+        if isinstance(value, tuple | list) and len(value) > 1 and known[name].kind is not tuple:
+            raise InputError(
+                f"{start}takes one {name}, and {len(value)} came: {', '.join(map(str, value))}; "
+                f"choose one, as by --set {where + '.' if where else ''}{name}={value[0]}"
+            )
     try:
         made: Spec = _adapter(cast(Any, kind)).validate_python(given)
     except pydantic.ValidationError as error:

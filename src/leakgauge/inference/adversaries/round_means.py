@@ -250,9 +250,14 @@ def means_posterior(
     def fitted(rows: Ints, secret: Ints) -> Any:
         """Return a classifier of the mean that a regression makes of both estimates."""
         both, inputs = reader.of_records(known, rows), known.inputs.cpu().numpy()
-        mean = make_pipeline(StandardScaler(), Ridge()).fit(both, inputs[rows].mean(1))
-        model = regression_of(mean.predict(both), secret, inverse_penalty)
-        return lambda seen: two_sided(model.decision_function(mean.predict(seen)))
+        ridge = make_pipeline(StandardScaler(), Ridge()).fit(both, inputs[rows].mean(1))
+
+        def mean(seen: Floats) -> Floats:
+            found: Floats = ridge.predict(seen)  # without an axis for a single input
+            return found.reshape(len(seen), -1)
+
+        model = regression_of(mean(both), secret, inverse_penalty)
+        return lambda seen: two_sided(model.decision_function(mean(seen)))
 
     scores: list[Floats] = []
     truth: list[Ints] = []
