@@ -112,7 +112,7 @@ def test_an_interval_ends_at_the_largest_value_of_the_estimator(monkeypatch) -> 
         step: [CheckpointFigure(name, spread, adversary="flat, infonce", most=1.65)]
         for step in (0, 1, 2)
     }
-    (peak,) = (one for one in summarised(spec, cell, figures) if one.round == HEADLINE)
+    (peak,) = (one for one in summarised(spec, cell, figures, {}) if one.round == HEADLINE)
     assert peak.estimate.low < spread.low
     assert peak.estimate.high == 1.65
 

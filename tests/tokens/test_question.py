@@ -13,6 +13,7 @@ from leakgauge.evidence.counted import is_blind, smallest_visible
 from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.runs.question import Answer, Silent
 from leakgauge.runs.work import WorkFolder
+from leakgauge.tokens.evidence import assessment
 from leakgauge.tokens.features import record_features
 from leakgauge.tokens.metrics import METRICS
 from leakgauge.tokens.question import QUESTION
@@ -20,10 +21,12 @@ from leakgauge.tokens.report.as_json import as_json
 from leakgauge.tokens.report.levels import level_of
 from leakgauge.tokens.report.rows import courses
 from leakgauge.tokens.report.section import section
+from leakgauge.tokens.run import summarising
 from leakgauge.tokens.run.preparing import prepare
 from leakgauge.tokens.run.training import _batches, trained
 from leakgauge.tokens.sketch import Sketches
 from leakgauge.tokens.spec import TimelineSpec
+from leakgauge.tokens.words import SMALLEST_SEEN
 from support.command import run
 from support.linear import silent, telling
 from support.sources import people, pictures, table_source
@@ -92,6 +95,45 @@ def test_gradients_that_do_not_depend_on_records_show_nothing(tmp_path: Path) ->
     metric = METRICS[course.peak.metric]
     assert is_blind(course.peak, metric)
     assert smallest_visible(course.peak, metric, found.measurements) is None
+
+
+@pytest.mark.parametrize(
+    ("iterations", "seen", "level", "said"),
+    [
+        (2, "none", "inconclusive", "sees no leak that is planted in these pairs"),
+        (100, "0.1", "none", "are seen from 0.100 nats on, and the smallest leak that this run"),
+    ],
+)
+def test_no_leakage_is_found_only_where_planted_leaks_are_seen(
+    iterations: int, seen: str, level: str, said: str, tmp_path: Path, monkeypatch
+) -> None:
+    """Gradients drowned in noise leak nothing; a critic with too few iterations sees no leak."""
+    monkeypatch.setattr(summarising, "is_ignorant", lambda _: False)
+    drowned = {"defense": ("noise:std=1000",), "checkpoints": (0,)}
+    found = run_question(telling(), tmp_path, critic_iterations=iterations, **drowned)
+    told = {"iterations of the critic": "7"}  # a constant one did best, which is said elsewhere
+    found = replace(
+        found,
+        measurements=[replace(one, details=one.details | told) for one in found.measurements],
+    )
+    (course,) = courses(found.measurements)
+    assert course.peak.details[SMALLEST_SEEN] == seen
+    (row,) = section(found, QUESTION, Path()).rows
+    assert row.level == level
+    assert said in row.text
+    metric = METRICS[course.peak.metric]
+    assert is_blind(course.peak, metric) == (seen == "none")
+    least = smallest_visible(course.peak, metric, found.measurements)
+    assert least is None if seen == "none" else least >= 0.1
+    (finding,) = assessment(found, Path()).findings
+    assert (finding.level, finding.smallest is None) == (level, seen == "none")
+
+
+def test_no_leak_is_planted_where_one_is_found_or_the_critic_learned_nothing(
+    answer: Answer, tmp_path: Path
+) -> None:
+    for one in (answer, run_question(silent(), tmp_path, checkpoints=(0,))):
+        assert not any(SMALLEST_SEEN in each.details for each in one.measurements)
 
 
 def test_every_figure_has_a_metric_a_step_and_an_interval(answer: Answer) -> None:

@@ -7,7 +7,7 @@ from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.report.levels import level_of
 from leakgauge.results.measurements import ACCUMULATED, CHOSEN, HEADLINE, Estimate, Measurement
-from leakgauge.results.metrics import Metric
+from leakgauge.results.metrics import NONE_SEEN, Metric
 from leakgauge.results.scores import ADVANTAGE, AUROC, SUCCESS, advantage, smallest_detectable
 
 OVER_ALL_ROUNDS = (CHOSEN, ACCUMULATED)
@@ -72,14 +72,19 @@ def smallest_visible(
         least = smallest_detectable(_whole(success.estimate, (0, 1)), success.chance)
         return advantage(least, success.chance)
     estimate = _whole(one.estimate, metric.bounds)
+    seen = one.details.get(metric.planted)  # not NONE_SEEN, which is blind
     if estimate.low == estimate.high:
-        return None
+        return None if seen is None else float(seen)
     least = smallest_detectable(estimate, one.chance)
+    if seen is not None:
+        least = max(least, float(seen))
     return least if metric.higher_is_worse else 2 * one.chance - least
 
 
 def is_blind(one: Measurement, metric: Metric) -> bool:
-    """Return whether the attack behind a figure learned nothing."""
+    """Return whether the attack behind a figure learned nothing, or sees no planted leak."""
+    if one.details.get(metric.planted) == NONE_SEEN:
+        return True
     return metric.blind is not None and one.details.get(metric.blind[0]) == metric.blind[1]
 
 

@@ -14,6 +14,10 @@ from leakgauge.results.statistics import SHARE, student_t
 CONFIDENCE = 0.95
 
 
+NONE_SEEN = "none"
+"""In place of the smallest planted leak that a test sees: it sees none of those that were tried."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     """A metric of a question.
@@ -30,6 +34,7 @@ class Metric:
         of_model: whether it measures the model, such as an accuracy, and not an attack.
         blind: a detail, and its value in figures of attacks that learned nothing: they do not say
             what the test could have seen.
+        planted: a detail with the smallest planted leak that the test sees, or ``NONE_SEEN``.
 
     Raises:
         InputError: the title is empty, ``low`` is not below ``high``, or ``chance`` is outside.
@@ -48,6 +53,7 @@ class Metric:
     tabled: bool = True
     of_model: bool = False
     blind: tuple[str, str] | None = None
+    planted: str = ""
 
     def __post_init__(self) -> None:
         require(bool(self.title), "a metric has no title; give it one")

@@ -7,13 +7,13 @@ from leakgauge.report.section import ONE_TRAINING
 from leakgauge.runs.assessment import Assessment, Baseline, Controls, Finding, Threat, Variant
 from leakgauge.runs.question import Answer, Prepared
 from leakgauge.runs.spec import NONE
-from leakgauge.tokens.metrics import METRICS, PLACEBO, is_ignorant
+from leakgauge.tokens.metrics import METRICS, PLACEBO, sees_nothing, smallest_seen
 from leakgauge.tokens.report.levels import headline, level_of_peak
 from leakgauge.tokens.report.rows import courses
 from leakgauge.tokens.report.wording import smallest
 from leakgauge.tokens.words import QUESTION
 
-NOT_KNOWN = "no critic did better than a constant one, so the run does not say what it could see"
+NOT_KNOWN = "the critic learned nothing or sees no planted leak, so what it could see is not known"
 
 LIMITS = (
     "A bound in nats is not an attack. It shows that gradients leak, not what can be rebuilt.",
@@ -30,8 +30,9 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
         if peak is None:
             continue
         level = level_of_peak(peak, placebo)
-        blind = is_ignorant(peak.details)
-        least = None if blind else smallest(peak.estimate)
+        blind = sees_nothing(peak.details)
+        seen = smallest_seen(peak.details) or 0.0
+        least = None if blind else max(seen, smallest(peak.estimate))
         why = NOT_KNOWN if blind else ""
         findings.append(Finding(peak, headline(level), level, True, least, why))
         if placebo is not None:

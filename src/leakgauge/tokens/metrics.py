@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 
-from leakgauge.results.metrics import UTILITY, Metric
+from leakgauge.results.metrics import NONE_SEEN, UTILITY, Metric
 from leakgauge.tokens.settings import METHODS
-from leakgauge.tokens.words import TOKENS
+from leakgauge.tokens.words import SMALLEST_SEEN, TOKENS
 
 INFORMATION, IN_SAMPLE, PLACEBO = "information", "information_in_sample", "information_placebo"
 GAP, GAP_IN_SAMPLE, GAP_PLACEBO = "critic_gap", "critic_gap_in_sample", "critic_gap_placebo"
@@ -26,6 +26,26 @@ def is_ignorant(details: Mapping[str, str]) -> bool:
     """Return whether a constant critic did best."""
     name, value = IGNORANT
     return details.get(name) == value
+
+
+def smallest_seen(details: Mapping[str, str]) -> float | None:
+    """Return the smallest planted leak that a critic sees, in nats; infinite if it sees none.
+
+    None if no leak was planted.
+
+    >>> smallest_seen({SMALLEST_SEEN: "0.2"}), smallest_seen({SMALLEST_SEEN: NONE_SEEN})
+    (0.2, inf)
+    """
+    text = details.get(SMALLEST_SEEN)
+    return None if text is None else math.inf if text == NONE_SEEN else float(text)
+
+
+def sees_nothing(details: Mapping[str, str]) -> bool:
+    """Return whether a figure does not say what its critic could have seen.
+
+    A constant critic did best, or it sees no planted leak.
+    """
+    return is_ignorant(details) or smallest_seen(details) == math.inf
 
 
 def of_critic(figure: str, token: str, estimator: str) -> str:
@@ -52,7 +72,11 @@ def _unbounded(title: str, unit: str = "", chance: float | None = 0.0) -> Metric
 
 _FAMILIES = {
     INFORMATION: replace(
-        _unbounded("Largest held-out bound", "nats"), headline=True, tabled=True, blind=IGNORANT
+        _unbounded("Largest held-out bound", "nats"),
+        headline=True,
+        tabled=True,
+        blind=IGNORANT,
+        planted=SMALLEST_SEEN,
     ),
     PLACEBO: _unbounded("Bound of the placebo", "nats"),
     IN_SAMPLE: _unbounded("Bound, in-sample", "nats", None),

@@ -21,6 +21,12 @@ SCALES = (STANDARDISED, RAW)
 IN_EVALUATION = "gradients in evaluation mode of a model that trains in training mode"
 """The detail of a figure whose gradients are not those of the training."""
 
+PLANTED = (0.1, 0.2, 0.5, 1.0)
+"""Planted leaks in nats, if a training shows none; by bisection three of them are tried at most."""
+
+SMALLEST_SEEN = "smallest planted leak that is seen, nats"
+"""The detail of the largest figure where it shows no leak."""
+
 CHECKPOINT, STREAM = "checkpoint", "stream"
 STREAM_TO_CHECKPOINT = "stream-to-checkpoint"
 PAIRS = (CHECKPOINT, STREAM)

@@ -4,7 +4,7 @@ from leakgauge.report.compare import Group
 from leakgauge.report.levels import HEADLINES
 from leakgauge.report.section import Badge, Level
 from leakgauge.results.measurements import Estimate, Measurement
-from leakgauge.tokens.metrics import INFORMATION, PLACEBO, is_ignorant
+from leakgauge.tokens.metrics import INFORMATION, PLACEBO, is_ignorant, smallest_seen
 
 STRONG_NATS = 1.0
 CLEAR_NATS = 0.2
@@ -43,12 +43,14 @@ def level_of_peak(peak: Measurement | None, placebo: Measurement | None) -> Leve
     """Return the level of a training's largest bound; unknown without one.
 
     Without a leak it is inconclusive if the critic learned nothing: the noise of a constant critic
-    says nothing about what a critic could have seen.
+    says nothing about what a critic could have seen. So it is if the critic does not see a planted
+    leak of ``CLEAR_NATS``.
     """
     if peak is None:
         return "unknown"
     level = level_of(peak.estimate, None if placebo is None else placebo.estimate)
-    return "inconclusive" if level == "none" and is_ignorant(peak.details) else level
+    blind = is_ignorant(peak.details) or (smallest_seen(peak.details) or 0.0) > CLEAR_NATS
+    return "inconclusive" if level == "none" and blind else level
 
 
 def headline(level: Level) -> str:

@@ -1,5 +1,6 @@
 """The meaning of the figures, in sentences for non-specialist readers."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -8,10 +9,10 @@ from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.scores import smallest_detectable
-from leakgauge.tokens.metrics import INFORMATION, RANKS_BOUND, RANKS_GAP, is_ignorant
+from leakgauge.tokens.metrics import INFORMATION, RANKS_BOUND, RANKS_GAP, is_ignorant, smallest_seen
 from leakgauge.tokens.report.rows import Course, InformationCurve
 from leakgauge.tokens.settings import BOUNDS
-from leakgauge.tokens.words import IN_EVALUATION, STREAM
+from leakgauge.tokens.words import IN_EVALUATION, PLANTED, STREAM
 
 FAR = 1e4
 """Largest figure printed in digits, as a critic's bound can diverge."""
@@ -80,6 +81,20 @@ def _found(one: Measurement, level: Level) -> str:
             f"{text} But no critic did better than a constant one in "
             f"{one.details['iterations allowed']} iterations, so this run does not say what it "
             "could have seen; one that learns longer, or from more records, may find a leak."
+        )
+    seen = smallest_seen(one.details)
+    if seen is not None and math.isinf(seen):
+        return (
+            f"{text} But the same critic sees no leak that is planted in these pairs, of up to "
+            f"{figure(max(PLANTED))} nats, so this run does not say what it could have seen; "
+            "more records, or a critic that learns longer, may show a leak."
+        )
+    if seen is not None:
+        least = max(seen, smallest(one.estimate))
+        return (
+            f"{text} Leaks that are planted in these pairs are seen from {figure(seen)} nats on, "
+            f"and the smallest leak that this run could have seen is about {figure(least)} nats; "
+            "another critic, token or layer may find more."
         )
     return (
         f"{text} The smallest leak that this run could have seen is about "

@@ -1,7 +1,7 @@
 """Measures one checkpoint: information, placebo, cheap measure, accuracy."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Self
@@ -14,6 +14,7 @@ from leakgauge.core.rng import derive, stream, torch_stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params, Task
 from leakgauge.results.measurements import Estimate
+from leakgauge.results.metrics import NONE_SEEN
 from leakgauge.runs.records import IN_TRAINING_MODE
 from leakgauge.tokens.estimation import estimate_information
 from leakgauge.tokens.gathering import Gathering, checkpoint_parts, fewest_records
@@ -32,13 +33,21 @@ from leakgauge.tokens.metrics import (
     of_critic,
     of_model,
 )
+from leakgauge.tokens.planting import planted, unseen_below
 from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
 from leakgauge.tokens.run.streaming import pairs_of
 from leakgauge.tokens.run.training import ModelCheckpoint
 from leakgauge.tokens.settings import PAIRS_OF_PAPER, PAPER, CriticSettings, settings_of
 from leakgauge.tokens.sources import FixedPairs, PairSplit, split_stream
 from leakgauge.tokens.spec import TimelineSpec
-from leakgauge.tokens.words import IN_EVALUATION, QUESTION, STREAM, STREAM_TO_CHECKPOINT
+from leakgauge.tokens.words import (
+    IN_EVALUATION,
+    PLANTED,
+    QUESTION,
+    SMALLEST_SEEN,
+    STREAM,
+    STREAM_TO_CHECKPOINT,
+)
 from leakgauge.training.utility import utility_of
 
 IN_NATS = (INFORMATION, PLACEBO, IN_SAMPLE)
@@ -113,18 +122,60 @@ def _of_pairs(
     seed = derive(spec.seed, QUESTION, "cheap")
     for name, matched in ((CHEAP, True), (CHEAP_PLACEBO, False)):
         yield CheckpointFigure(name, cheap_information(parts.fitting, seed=seed, matched=matched))
-    given = {"critic": spec.critic, "scale": spec.scale}
     for token, method in product(spec.token, spec.estimator):
-        settings = settings_of(token, method, iterations=spec.critic_iterations, **given)
-        own = parts
-        if spec.pairs == STREAM_TO_CHECKPOINT:
-            own = _taught_by_the_stream(parts, at, spec, method)
-            if method == PAPER:
-                settings = CriticSettings.paper(token, pairs=len(pairs_of(at.pairs)))
-        elif method == PAPER:
-            own = _paper_pairs(parts, spec)
-        for one in _figures(spec, own, _fitting(own, settings), token, method):
+        own, settings = _of_critic(parts, at, spec, token, method)
+        for one in _figures(spec, own, settings, token, method):
             yield replace(one, details=one.details | assumed)
+
+
+def _of_critic(
+    parts: PairSplit, at: ModelCheckpoint, spec: TimelineSpec, token: str, method: str
+) -> tuple[PairSplit, CriticSettings]:
+    """Return the pairs and the settings of one token and one estimator."""
+    given = {"critic": spec.critic, "scale": spec.scale}
+    settings = settings_of(token, method, iterations=spec.critic_iterations, **given)
+    if spec.pairs == STREAM_TO_CHECKPOINT:
+        parts = _taught_by_the_stream(parts, at, spec, method)
+        if method == PAPER:
+            settings = CriticSettings.paper(token, pairs=len(pairs_of(at.pairs)))
+    elif method == PAPER:
+        parts = _paper_pairs(parts, spec)
+    return parts, _fitting(parts, settings)
+
+
+def smallest_planted(
+    prepared: TokensPrepared,
+    at: ModelCheckpoint,
+    *,
+    token: str,
+    method: str,
+    ends: Callable[[Estimate], Estimate],
+) -> dict[str, Any]:
+    """Return the smallest planted leak that a critic sees at one checkpoint, as a detail.
+
+    The pairs are those of the checkpoint, with gradients of other data; see ``planting``.
+
+    Args:
+        prepared: the run.
+        at: the checkpoint.
+        token: token of the critic.
+        method: its estimator.
+        ends: widens an interval as that of the run's figure.
+    """
+    spec = prepared.spec
+    with one_thread():
+        parts = _parts(prepared, at, *at.task(prepared.task))
+        assert parts is not None
+        parts, settings = _of_critic(parts, at, spec, token, method)
+        seed = derive(spec.seed, QUESTION, "planted", token, method)
+
+        def sees(nats: float) -> bool:
+            own = planted(parts, nats, seed=seed)
+            found = estimate_information(own, settings, seed=seed, device=spec.device)
+            return ends(found.bound).low > 0
+
+        least = unseen_below(sees, (*PLANTED, math.inf))
+    return {SMALLEST_SEEN: f"{least:g}" if math.isfinite(least) else NONE_SEEN}
 
 
 def _parts(

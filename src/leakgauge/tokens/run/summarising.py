@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -26,6 +26,7 @@ from leakgauge.tokens.metrics import (
     PSNR,
     RANKS_BOUND,
     RANKS_GAP,
+    is_ignorant,
     of_critic,
 )
 from leakgauge.tokens.run.measuring import CheckpointFigure
@@ -42,14 +43,22 @@ FigureByStep = Mapping[int, CheckpointFigure]
 """Figures by sub-epoch."""
 
 
+FiguresOfSteps = Mapping[int, Sequence[CheckpointFigure]]
+"""All figures by sub-epoch."""
+
+
 def summarised(
-    spec: TimelineSpec, cell: CellContext, figures: Mapping[int, Sequence[CheckpointFigure]]
+    spec: TimelineSpec,
+    cell: CellContext,
+    figures: FiguresOfSteps,
+    planted: Mapping[str, str],
 ) -> Iterator[Measurement]:
-    """Yield the measurements of one defense from its figures by sub-epoch."""
-    curves: dict[str, dict[int, CheckpointFigure]] = {}
+    """Yield the measurements of one defense from its figures by sub-epoch.
+
+    ``planted`` holds details of the largest bound, if it shows no leak.
+    """
     for step, several in figures.items():
         for one in several:
-            curves.setdefault(one.metric, {})[step] = one
             yield cell.measurement(
                 one.metric,
                 one.estimate,
@@ -63,14 +72,46 @@ def summarised(
         family, _, metric = one.metric.partition(": ")
         if family == MODEL:
             yield cell.measurement(metric, one.estimate, round=ACCUMULATED, chance=one.chance)
-    yield from _peak(spec, cell, curves)
+    curves = _curves(figures)
+    yield from _peak(spec, cell, curves, planted)
     yield from _ranks(spec, cell, curves)
 
 
-def _peak(
-    spec: TimelineSpec, cell: CellContext, curves: Mapping[str, FigureByStep]
-) -> Iterator[Measurement]:
-    """Yield the largest held-out bound, with an interval widened for the choice."""
+def _curves(figures: FiguresOfSteps) -> Mapping[str, FigureByStep]:
+    curves: dict[str, dict[int, CheckpointFigure]] = {}
+    for step, several in figures.items():
+        for one in several:
+            curves.setdefault(one.metric, {})[step] = one
+    return curves
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The largest held-out bound of a training.
+
+    Attributes:
+        step: its sub-epoch.
+        token: token of its critic.
+        method: estimator of its critic.
+        looks: number of bounds of which it is the largest.
+        bound: the bound, with an interval widened for the choice.
+        ignorant: whether a constant critic did best.
+    """
+
+    step: int
+    token: str
+    method: str
+    looks: int
+    bound: Estimate
+    ignorant: bool
+
+
+def peak_of(spec: TimelineSpec, figures: FiguresOfSteps) -> Peak | None:
+    """Return the largest held-out bound; None without any."""
+    return _largest(spec, _curves(figures))
+
+
+def _largest(spec: TimelineSpec, curves: Mapping[str, FigureByStep]) -> Peak | None:
     candidates = [one for one in spec.estimator if one in BOUNDS and one != PAPER]
     methods = candidates or list(spec.estimator)
     looks = [
@@ -80,14 +121,29 @@ def _peak(
         for step, one in curves.get(of_critic(INFORMATION, token, method), {}).items()
     ]
     if not looks:
-        return
+        return None
     _, back, token, method = max(looks)
-    step = -back
-    for name, looked in ((INFORMATION, len(looks)), (PLACEBO, len(looks)), (GAP, 1)):
-        found = curves.get(of_critic(name, token, method), {}).get(step)
+    found = curves[of_critic(INFORMATION, token, method)][-back]
+    bound = widened(found.estimate, len(looks))
+    return Peak(-back, token, method, len(looks), bound, is_ignorant(found.details))
+
+
+def _peak(
+    spec: TimelineSpec,
+    cell: CellContext,
+    curves: Mapping[str, FigureByStep],
+    planted: Mapping[str, str],
+) -> Iterator[Measurement]:
+    """Yield the figures of the largest bound, with intervals widened for the choice."""
+    top = _largest(spec, curves)
+    if top is None:
+        return
+    for name, looked in ((INFORMATION, top.looks), (PLACEBO, top.looks), (GAP, 1)):
+        found = curves.get(of_critic(name, top.token, top.method), {}).get(top.step)
         if found is None:
             continue
-        details = {**found.details, "step": str(step), "looks": str(looked)}
+        own = planted if name == INFORMATION else {}
+        details = {**found.details, "step": str(top.step), "looks": str(looked), **own}
         most = math.inf if found.most is None else found.most
         yield cell.measurement(
             name,
