@@ -265,3 +265,40 @@ def test_a_clients_update_gives_certified_inputs_as_a_file(tmp_path: Path, noise
         gaps = torch.cdist(true, kept["layer_inputs"], p=float("inf"))
         assert float(gaps.amin(dim=1).max()) < 1e-4
         assert kept["labels"][gaps.argmin(dim=1)].tolist() == y.tolist()
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (nn.BCEWithLogitsLoss(), "the loss refuses a class as the label"),
+        (nn.MSELoss(), "compares each of the outputs"),
+        (
+            lambda made, y: cross_entropy(made["scores"], y),
+            "outputs are InAMapping; exact-batch expects",
+        ),
+    ],
+)
+def test_losses_without_classes_are_refused_in_one_line(loss, message: str) -> None:
+    class InAMapping(dict):
+        """Outputs in a mapping."""
+
+    class Mapped(nn.Sequential):
+        def forward(self, x):
+            scores = super().forward(x)
+            return scores if isinstance(loss, nn.Module) else InAMapping(scores=scores)
+
+    model = Mapped(nn.Linear(5, 30), nn.ReLU(), nn.Linear(30, 3))
+    task = Task(model, loss)
+    with pytest.raises(InputError, match=message):
+        layer_before_relu(task, params_of(model), torch.randn(5))
+
+
+def test_class_weights_in_float32_are_taken() -> None:
+    model = nn.Sequential(nn.Linear(5, 30), nn.ReLU(), nn.Linear(30, 3))
+    task = Task(model, nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 5.0])))
+    layer = layer_before_relu(task, params_of(model), torch.randn(5))
+    x, y = torch.randn(4, 5), torch.tensor([0, 1, 2, 2])
+    found = layer.mean_gradient(layer.inputs(x), y)
+    exact = batch_gradients(task, params_of(model), x[None], y[None])
+    for name, leaf in found.items():
+        torch.testing.assert_close(leaf.float(), exact[name][0])

@@ -150,7 +150,7 @@ def log_losses(loss: LossFunction, outputs: Tensor, targets: Tensor) -> Tensor:
         own = targets[:, None]
         others = outputs.scatter(1, own, -torch.inf).logsumexp(1)
         return _log_softplus(others - outputs.gather(1, own)[:, 0])
-    loss, rows = _in_double(loss), range(len(targets))
+    loss, rows = in_double(loss), range(len(targets))
     each = [loss(outputs[row : row + 1], targets[row : row + 1]).reshape(()) for row in rows]
     return torch.stack(each).clamp_min(torch.finfo(outputs.dtype).tiny).log()
 
@@ -174,11 +174,11 @@ def exact_loss(loss: LossFunction) -> LossFunction:
             return each.sum() if getattr(loss, "reduction", "mean") == "sum" else each.mean()
         return whole(outputs, targets.double() if targets.is_floating_point() else targets)
 
-    whole = _in_double(loss)
+    whole = in_double(loss)
     return computed
 
 
-def _in_double(loss: LossFunction) -> LossFunction:
+def in_double(loss: LossFunction) -> LossFunction:
     """Return the loss with its own tensors, such as class weights, in float64."""
     return copy.deepcopy(loss).double() if isinstance(loss, nn.Module) else loss
 

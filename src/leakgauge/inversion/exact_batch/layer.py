@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.core.losses import in_double, without_broadcast
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients.probing import REFUSALS, explained, private
 from leakgauge.gradients.walk import LINEAR, is_linear, uses, walk
@@ -39,7 +40,7 @@ class ProbedLayer:
     """
 
     def __init__(self, task: Task, params: Params, record: Tensor, name: str) -> None:
-        own = private(task, params)
+        own = private(Task(task.model, in_double(task.loss)), params)
         own.model.double().eval()
         self.task, self.name, self.shape = own, name, record.shape
         layer = own.model.get_submodule(name)
@@ -91,6 +92,10 @@ class ProbedLayer:
             f"the model's outputs for a record are {list(out.shape[1:])}; exact-batch expects one "
             "for each of two or more classes",
         )
+        label = torch.zeros(1, dtype=torch.int64, device=out.device)
+        refusal = "exact-batch expects a loss of classes, and the loss refuses a class as the label"
+        with torch.no_grad(), explained(refusal), without_broadcast(out, label):
+            self.task.mean_loss(out, label)
         return out.shape[1]
 
     def gradients(self, x: Tensor, y: Tensor) -> Tensor:
@@ -180,6 +185,11 @@ class ProbedLayer:
         self._tried = two + waves.reshape(two.shape)
         with torch.enable_grad(), explained(f"{model} refuses records {list(two.shape)}"):
             outputs = self.task.outputs(self._tried)
+        require(
+            isinstance(outputs, Tensor),
+            f"the model's outputs are {type(outputs).__name__}; exact-batch expects scores "
+            "[n, classes]: return them alone",
+        )
         once = len(self._entered) == 1 and self._entered[0].shape == (2, self.weight.shape[1])
         if not once:
             self._refuse("does not see each record once, as a row", "its gradient mixes more")
