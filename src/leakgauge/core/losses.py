@@ -285,11 +285,11 @@ def record_losses(
     """
     leaves, structure = tree_flatten(outputs)
     has_records = [isinstance(one, Tensor) and one.shape[:1] == y.shape[:1] for one in leaves]
-    shapes = ", ".join(str(list(one.shape)) for one in leaves if isinstance(one, Tensor))
-    require(
-        any(has_records),
-        f"no output of the model has one row for each of {len(y)} records: {shapes}",
-    )
+    if not any(has_records):
+        shapes = ", ".join(str(list(one.shape)) for one in leaves if isinstance(one, Tensor))
+        raise InputError(
+            f"no output of the model has one row for each of {len(y)} records: {shapes}"
+        )
 
     def of_record(own: Sequence[Tensor], target: Tensor) -> Tensor:
         coming = iter(own)

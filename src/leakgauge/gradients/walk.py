@@ -144,13 +144,12 @@ def _layers(model: nn.Module, *, frozen: bool) -> list[Layer]:
     known = {name for name, leaf in model.named_parameters() if leaf.requires_grad or frozen}
     held: dict[str, list[str]] = {}
     for path, module in model.named_modules():
-        own = module.named_parameters(path, recurse=False)
-        held.setdefault(_owner(path), []).extend(name for name, _ in own if name in known)
+        direct = module.named_parameters(path, recurse=False)
+        held.setdefault(_owner(path), []).extend(name for name, _ in direct if name in known)
+    own = {path: tuple(names) for path, names in held.items() if names}
     return [
-        Layer(path, kind_of(model.get_submodule(path)), tuple(names), order)
-        for order, (path, names) in enumerate(
-            (path, names) for path, names in held.items() if names
-        )
+        Layer(path, kind_of(model.get_submodule(path)), names, order)
+        for order, (path, names) in enumerate(own.items())
     ]
 
 

@@ -4,7 +4,6 @@ For each record and each of T snapshots of the model: its outputs, the outputs o
 its loss, and the gradient of the loss by layer.
 """
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,6 +22,7 @@ from leakgauge.gradients.factored.base import Factors, joined
 from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.gradients.probing import private
 from leakgauge.training import outputs_of
+from leakgauge.training.local import in_evaluation
 
 TINY = 1e-300
 """The smallest loss whose logarithm is taken; a loss of exactly 0 counts as this."""
@@ -146,7 +146,7 @@ def observe(
     Raises:
         InputError: the outputs of a snapshot are not a tensor, or not finite.
     """
-    exact = [Task(copy.deepcopy(one.model).eval(), exact_loss(one.loss)) for one in snapshots]
+    exact = [Task(in_evaluation(one).model, exact_loss(one.loss)) for one in snapshots]
     raw = [_outputs(task, data, number) for number, task in enumerate(exact, start=1)]
     each = [one.reshape(len(one), -1) for one in raw]
     of_classes = data.y.ndim == 1 and not data.y.is_floating_point() and each[0].shape[1] > 1

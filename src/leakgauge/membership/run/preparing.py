@@ -18,9 +18,9 @@ from leakgauge.results.measurements import Run
 from leakgauge.results.statistics import Ints
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import (
+    IN_TRAINING_MODE,
     Records,
     describe_run,
-    in_training_mode,
     records_of,
     refuse_of_a_table,
     roles_for,
@@ -110,7 +110,7 @@ def prepare(spec: MembershipSpec, source: Source) -> MembershipPrepared:
         defense.check(task)
     _refuse_layers(spec, task, data)
     run = _described(spec, source, records, roles, task)
-    if modes := in_training_mode(source):
+    if modes := run.data.get(IN_TRAINING_MODE):
         run = replace(run, notes=(*run.notes, BOTH_MODES.format(modes)))
     return MembershipPrepared(
         spec,

@@ -84,8 +84,7 @@ def _results(
         for at in course
         for kind, job in jobs.items()
     }
-    # jobs need no source, which may be large
-    bare = replace(prepared, source=None)  # type: ignore[arg-type]
+    bare = _without_source(prepared)
     kept = min(prepared.spec.records, len(prepared.private)) * (len(prepared.layers) + 1)
     parts, _ = each_once(
         folder,
@@ -124,7 +123,7 @@ def _planted(
     }
     if not jobs:
         return {}
-    bare = replace(prepared, source=None)  # type: ignore[arg-type]
+    bare = _without_source(prepared)
     parts, _ = each_once(
         folder,
         {name: digest_of(at.tensors) for name, (_, at, _) in jobs.items()},
@@ -133,6 +132,11 @@ def _planted(
         workers=workers,
     )
     return {jobs[name][0]: dict(about) for name, (_, about) in parts.items()}
+
+
+def _without_source(prepared: TokensPrepared) -> TokensPrepared:
+    """Return what jobs need: no source, which may be large."""
+    return replace(prepared, source=None)  # type: ignore[arg-type]
 
 
 def _seen(prepared: TokensPrepared, at: ModelCheckpoint, peak: Peak) -> Kept:
