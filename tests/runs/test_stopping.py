@@ -90,8 +90,31 @@ def test_an_interrupt_while_modules_are_imported_ends_in_silence(seconds: float)
     time.sleep(seconds)
     running.send_signal(signal.SIGINT)
     printed, _ = running.communicate(timeout=30)
-    if running.returncode != -signal.SIGINT:  # before Python was ready
+    if running.returncode != -signal.SIGINT and "import runpy" not in printed:  # Python was ready
         assert (running.returncode, printed) == (130, "")
+
+
+@pytest.mark.process
+def test_an_interrupt_whose_exception_python_drops_ends_it_too() -> None:
+    program = """
+import signal, sys
+
+class Dropped:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "leakgauge.cli.app":
+            Dropped()
+
+sys.meta_path.insert(0, Finder())
+sys.argv = ["leakgauge", "--version"]
+from leakgauge.cli import main
+main()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
 @pytest.mark.slow

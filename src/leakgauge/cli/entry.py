@@ -1,5 +1,6 @@
 """The program: what a shell starts. It imports nothing before it can be stopped."""
 
+import os
 import signal
 import sys
 from types import FrameType
@@ -13,17 +14,24 @@ def main() -> None:
     """Run a command; Ctrl-C and ``STOPS`` stop it in order, also while modules are imported."""
     stopped = signal.SIGINT
 
+    def leave(number: int, frame: FrameType | None) -> None:
+        # Python drops an exception that is raised in the callbacks by which it imports modules.
+        os._exit(128 + number)
+
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal stopped
         stopped = signal.Signals(number)
         raise KeyboardInterrupt
 
-    for one in STOPS:
-        if signal.getsignal(one) is not signal.SIG_IGN:  # as nohup sets it
-            signal.signal(one, stop)
+    heard = {one: signal.getsignal(one) for one in (signal.SIGINT, *STOPS)}
+    heard = {one: by for one, by in heard.items() if by is not signal.SIG_IGN}  # as nohup sets it
+    for one in heard:
+        signal.signal(one, leave)
     try:
         from leakgauge.cli.app import main as run
 
+        for one, by in heard.items():
+            signal.signal(one, by if one is signal.SIGINT else stop)
         run()
     except KeyboardInterrupt:
         sys.exit(128 + stopped)
