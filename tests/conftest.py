@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import pytest
 
@@ -65,6 +65,19 @@ def few_scales(monkeypatch: pytest.MonkeyPatch) -> None:
     from leakgauge.inversion.search import objective
 
     monkeypatch.setattr(objective, "SCALES", (1.0, 1.05, 1 / 1.05, 4.0, 0.25))
+
+
+@pytest.fixture(scope="module")
+def blank_charts() -> Iterator[None]:
+    """Leave charts blank where pages are written and a test is not about them: they take long."""
+    from matplotlib.figure import Figure
+
+    def write(_figure: Figure, file: TextIO, **_settings: object) -> None:
+        file.write("<svg></svg>")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", write)
+        yield
 
 
 @pytest.fixture(scope="session")

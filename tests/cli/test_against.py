@@ -12,6 +12,8 @@ from leakgauge.evidence.gate import COMPARED_FILE, GATE_FILE
 from support.command import Ended, run
 from support.gated_audit import audit, write_people
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 WORSE = "advantage.difference.low > 0.02"
 
 

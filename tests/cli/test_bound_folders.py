@@ -7,6 +7,8 @@ import pytest
 from support import command
 from support.bound_folders import READERS, Reader, edited, write_runs
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

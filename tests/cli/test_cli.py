@@ -15,6 +15,8 @@ from support import command
 from support.command import figures
 from support.tables import frame
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 SMALL = ("--rounds", "2", "--trials", "200", "--batch-size", "4", "--shadow", "120")
 QUICK = (*SMALL, "--adversary", "energies", "--workers", 1)
 

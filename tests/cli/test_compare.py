@@ -12,6 +12,8 @@ import leakgauge as lg
 from leakgauge.core.rng import stream
 from support.command import run
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 ADULT = (
     "adult", "--label", "income", "--secret", "sex", "--ask", "property", "--adversary", "forest",
     "--batch-size", 2, "--trials", 400, "--rounds", 1, "--shadow", 800, "--workers", 1,

@@ -8,6 +8,8 @@ import pytest
 from support import command
 from support.tables import frame
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 PRUNED = "prune:rate=0.99,layers=first"
 SMALL = ("--rounds", 1, "--trials", 40, "--batch-size", 4, "--shadow", 60, "--workers", 1)
 TABLE = ("people.csv", "--label", "income")

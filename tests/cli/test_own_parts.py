@@ -10,6 +10,8 @@ from support import command
 from support.command import figures
 from support.tables import frame
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 MODULE = '''
 from dataclasses import dataclass
 

@@ -19,6 +19,8 @@ from leakgauge.runs.room import doubted_claims
 from leakgauge.runs.spec import declared, make_spec
 from support import bound, command, gated_audit
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 FLIP = "local-dp:clip=1,sensitivity=0.0001,epsilon=10,delta=1e-05"
 FLAGGED = "claims epsilon 10, but its sensitivity 0.0001 is below its clip 1"
 NOT_PRIVATE = "`percentile-privacy` gives no differential privacy"

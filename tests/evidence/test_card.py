@@ -25,6 +25,8 @@ from support.audited import ASKS, audit_everything
 from support.command import run
 from support.tables import frame
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 KEYS = ("inference", "guarantee", "membership", "reconstruction", "layers", "timeline")
 
 

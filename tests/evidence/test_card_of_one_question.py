@@ -12,6 +12,8 @@ from leakgauge.evidence.card_model import card_schema
 from support.command import run
 from support.tables import frame
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory) -> Path:

@@ -13,6 +13,8 @@ from leakgauge.runs.exposure import EXPOSURE_FILE
 from support.command import run
 from support.tables import frame
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory) -> Path:

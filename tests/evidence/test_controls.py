@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,32 +36,50 @@ from leakgauge.runs.page import read_audit
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.sources import task_source
 from leakgauge.runs.store import read_description
-from support.audited import audit_everything
+from support.audited import ASKS, audit_everything
 from support.command import run
 from support.tables import frame
 
-KEYS = ("inference", "guarantee", "membership", "reconstruction", "layers", "timeline")
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
+ASKED = ("property", "membership", "reconstruction")
+KEYS = ("inference", "membership", "reconstruction")
+EVERY_KEY = ("inference", "guarantee", "membership", "reconstruction", "layers", "timeline")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    out, ended = audit_everything(tmp_path_factory.mktemp("six"), "--controls", "--json")
+def controlled(folder: Path, asks: Sequence[str]) -> tuple[Path, list[dict[str, Any]]]:
+    """Run an audit with its controls; return its folder and what it says of them."""
+    out, ended = audit_everything(folder, "--controls", "--json", asks=asks)
     assert ended.returncode == 0, ended.stderr
-    (out.parent / "told.json").write_text(ended.stdout, encoding="utf-8")
-    return out
+    return out, json.loads(ended.stdout)["controls"]
 
 
 @pytest.fixture(scope="module")
-def told(folder: Path) -> list[dict[str, Any]]:
-    return json.loads((folder.parent / "told.json").read_text())["controls"]
+def three(tmp_path_factory) -> tuple[Path, list[dict[str, Any]]]:
+    return controlled(tmp_path_factory.mktemp("three"), ASKED)
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory) -> tuple[Path, list[dict[str, Any]]]:
+    return controlled(tmp_path_factory.mktemp("six"), ASKS)
+
+
+@pytest.fixture(scope="module")
+def folder(three) -> Path:
+    return three[0]
+
+
+@pytest.fixture(scope="module")
+def told(three) -> list[dict[str, Any]]:
+    return three[1]
 
 
 @pytest.mark.slow
 @pytest.mark.calibration
-@pytest.mark.parametrize("key", KEYS)
-def test_a_planted_leak_is_found_and_a_placebo_is_at_chance(key: str, told) -> None:
+@pytest.mark.parametrize("key", EVERY_KEY)
+def test_a_planted_leak_is_found_and_a_placebo_is_at_chance(key: str, every) -> None:
     """With this seed; over seeds a sound placebo fails about once in 20."""
-    for one in (each for each in told if each["question"] == key):
+    for one in (each for each in every[1] if each["question"] == key):
         assert one["passed"] is True, one
         (figure,) = one["figures"]
         if one["kind"] == "planted":
@@ -75,14 +94,21 @@ def test_both_controls_of_each_question_are_told(told) -> None:
     assert all(one["changed"] for one in told)
 
 
+@pytest.mark.slow
+def test_both_controls_of_all_six_questions_are_told(every) -> None:
+    pairs = [(one["question"], one["kind"]) for one in every[1]]
+    assert pairs == [(key, kind) for key in EVERY_KEY for kind in ("placebo", "planted")]
+    assert all(one["changed"] for one in every[1])
+
+
 def test_controls_stand_in_the_card_and_are_covered(folder: Path, tmp_path: Path) -> None:
     card = make_card(folder, questions(), Context())
-    assert [one.passed for one in card.controls] == [True] * 12
-    assert {"controls.yaml", "cells/layers-placebo/cell.yaml"} <= set(card.files)
+    assert [one.passed for one in card.controls] == [True] * 6
+    assert {"controls.yaml", "cells/membership-placebo/cell.yaml"} <= set(card.files)
     ended = run("card", folder, "--out", tmp_path)
     assert ended.returncode == 0
     text = (tmp_path / "audit-card.md").read_text(encoding="utf-8")
-    assert "| layers | placebo | the values of 'sex' were shuffled |" in text
+    assert "| inference, property | placebo | the values of 'sex' were shuffled |" in text
     assert verify(tmp_path / "audit-card.json", folder) == []
 
 
@@ -91,7 +117,7 @@ def test_the_figures_of_the_audit_do_not_depend_on_controls(folder: Path) -> Non
     audit = read_audit(folder)
     assert set(audit.answers) == set(KEYS)
     assert {one.seed for one in audit.measurements} == {0}
-    assert {one.defense for one in audit.measurements if one.question == "timeline"} == {"none"}
+    assert {one.defense for one in audit.measurements if one.question == "membership"} == {"none"}
 
 
 def test_a_repeated_command_plays_no_control_again(folder: Path, monkeypatch) -> None:
@@ -99,9 +125,8 @@ def test_a_repeated_command_plays_no_control_again(folder: Path, monkeypatch) ->
         monkeypatch.setattr(
             type(question), "run", lambda *_, **__: pytest.fail("played again"), raising=True
         )
-    _, ended = audit_everything(folder.parent, "--controls", "--json")
-    assert ended.returncode == 0, ended.stderr
-    assert [one["passed"] for one in json.loads(ended.stdout)["controls"]] == [True] * 12
+    _, told = controlled(folder.parent, ASKED)
+    assert [one["passed"] for one in told] == [True] * 6
 
 
 def test_the_repeat_command_asks_for_controls(folder: Path) -> None:
@@ -112,7 +137,7 @@ def test_controls_of_another_run_are_refused(folder: Path, tmp_path: Path) -> No
     copied = tmp_path / "run"
     shutil.copytree(folder, copied)
     description = read_description(copied)
-    other = replace(description, identities={**description.identities, "layers": "0" * 64})
+    other = replace(description, identities={**description.identities, "membership": "0" * 64})
     with pytest.raises(InputError, match="belongs to another run"):
         read_controls(copied, other, questions())
 
@@ -126,23 +151,23 @@ def test_a_failed_control_is_a_warning_and_stands_in_the_card(folder: Path, monk
 
     monkeypatch.setattr(module, "_outcomes", swapped)
     found = read_controls(folder, read_description(folder), questions())
-    assert [one.passed for one in found] == [False] * 12
+    assert [one.passed for one in found] == [False] * 6
     warnings = failures(found)
-    assert len(warnings) == 12
+    assert len(warnings) == 6
     assert "the placebo of 'inference' failed" in warnings[0]
     assert "was not found" in warnings[1]
     page = card_page(make_card(folder, questions(), Context()))
-    assert page.count("FAILED: not at chance") == 6
+    assert page.count("FAILED: not at chance") == 3
 
 
 def test_a_reason_stands_where_no_control_exists(folder: Path, tmp_path: Path) -> None:
     copied = tmp_path / "run"
     shutil.copytree(folder, copied)
     listed = read_yaml(copied / "controls.yaml")
-    listed["layers"]["planted"] = {"reason": "labels are no classes"}
+    listed["reconstruction"]["planted"] = {"reason": "labels are no classes"}
     write_yaml(copied / "controls.yaml", listed)
     found = {(one.key, one.kind): one for one in make_card(copied, questions(), Context()).controls}
-    one = found["layers", "planted"]
+    one = found["reconstruction", "planted"]
     assert (one.passed, one.reason) == (None, "labels are no classes")
 
 

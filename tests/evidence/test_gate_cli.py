@@ -18,6 +18,8 @@ from leakgauge.evidence.parts import parts_of_audit
 from support.command import Ended, run
 from support.gated_audit import audit, write_people
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -16,6 +16,8 @@ from support.command import run
 from support.made_runs import make_records
 from support.many_runs import write_audit
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 URL = "https://example.org/audit"
 
 

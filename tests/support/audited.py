@@ -1,5 +1,6 @@
 """Run a tiny audit of all six questions from the command line."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from support.command import Ended, run
@@ -16,13 +17,13 @@ TINY = {
     "membership.adversary": "loss",
     "membership.rounds": 2,
     "reconstruction.images": 2,
-    "layers.adversary": "forest",
-    "layers.shadow_batches": 120,
-    "layers.held_out": 60,
-    "layers.rounds": 2,
+    "layers.adversary": "logistic",
+    "layers.shadow_batches": 60,
+    "layers.held_out": 40,
+    "layers.rounds": 1,
     "layers.batch_size": 8,
     "layers.kernel_records": 100,
-    "timeline.checkpoints": 5,
+    "timeline.checkpoints": 3,
     "timeline.critic_iterations": 30,
     "timeline.iterations": 30,
     "timeline.images": 0,
@@ -31,13 +32,18 @@ TINY = {
 }
 
 
-def audit_everything(folder: Path, *more: object, rows: int = 900) -> tuple[Path, Ended]:
+def audit_everything(
+    folder: Path, *more: object, rows: int = 900, asks: Sequence[str] = ASKS
+) -> tuple[Path, Ended]:
     """Ask all six questions about synthetic users; return the run's folder and its end."""
     table, out = folder / "people.csv", folder / "run"
     if not table.exists():
         frame(rows).to_csv(table, index=False)
     words: list[object] = ["audit", table, "--label", "income", "--secret", "sex"]
     words += ["--group", "person", "--trials", 100, "--hidden", 8, "--workers", 1, "--out", out]
-    words += [part for ask in ASKS for part in ("--ask", ask)]
-    words += [part for name, one in TINY.items() for part in ("--set", f"{name}={one}")]
+    words += [part for ask in asks for part in ("--ask", ask)]
+    asked = {"property": "inference"}
+    keys = {asked.get(ask, ask) for ask in asks}
+    settings = {name: one for name, one in TINY.items() if name.split(".")[0] in keys}
+    words += [part for name, one in settings.items() for part in ("--set", f"{name}={one}")]
     return out, run(*words, *more)
