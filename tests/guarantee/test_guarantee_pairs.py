@@ -62,7 +62,7 @@ def test_a_version_is_the_row_of_an_altered_table(name: str) -> None:
     """The last rows teach the encoding nothing: there the table itself is altered."""
     table = frame()
     private = DATA.rows(torch.arange(FIT_ON, len(table)))
-    for pair in choose_pairs(private, name, 12, rng=stream(0, "pairs")):
+    for pair in choose_pairs(private, name, 4, rng=stream(0, "pairs")):
         x, y = pair.versions()
         (row,) = torch.nonzero((private.x == pair.x).all(dim=1)).flatten()[:1].tolist()
         for version, value in enumerate(pair.attribute.values):
@@ -190,7 +190,7 @@ def crafted(clip: float = CLIP, **settings):
 @pytest.mark.parametrize("distance", ["cosine", "clipped"])
 @pytest.mark.parametrize("domain", ["valid", "box", "free"])
 def test_a_canary_lies_in_its_domain(domain, distance) -> None:
-    found = crafted(domain=domain, distance=distance, steps=40, restarts=2)
+    found = crafted(domain=domain, distance=distance, steps=10, restarts=2)
     x = found.pair.versions()[0]
     assert found.distance == pytest.approx(literal_distance(found.pair, "clipped", CLIP), rel=1e-9)
     assert found.distance_over_clip == found.distance / CLIP
@@ -214,7 +214,7 @@ def test_crafted_is_worse_than_the_worst_of_many_records() -> None:
         for label in (0, 1)
     )
     valid, box, free = (
-        crafted(domain=domain, restarts=2).distance for domain in ("valid", "box", "free")
+        crafted(domain=domain, steps=60, restarts=2).distance for domain in ("valid", "box", "free")
     )
     assert drawn < valid <= box
     assert valid < free <= 2 * CLIP
@@ -222,7 +222,7 @@ def test_crafted_is_worse_than_the_worst_of_many_records() -> None:
 
 def test_a_canary_cannot_pass_orthogonal_gradients() -> None:
     """With one label, two classes and ReLU units all products of both gradients are positive."""
-    found = crafted(domain="free", clip=0.01, restarts=2)
+    found = crafted(domain="free", clip=0.01, steps=60, restarts=2)
     assert 0.5 < found.distance_over_clip <= math.sqrt(2) + 1e-9
 
 

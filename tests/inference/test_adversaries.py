@@ -24,12 +24,12 @@ def judge(adversary, shadow: Shadow, n: int = 400) -> tuple[np.ndarray, np.ndarr
 
 def test_forest_is_the_paper_written_down_literally() -> None:
     shadow, prior = bench(1.0), [0.3, 0.7]
-    attack = Forest(trees=10, kernel=3, batches=60)
+    attack = Forest(trees=10, kernel=3, batches=30)
     fitted = attack.fit(shadow, np.log(prior), rng=stream(0, "fit"))
-    found, _ = judge(fitted, shadow, 30)
+    found, _ = judge(fitted, shadow, 15)
 
-    rows, secret = shadow.draw(60, rng=stream(shadow.draw_seed, "batches", shadow.part, 60))
-    seen, _ = shadow.draw(30, rng=stream(1, "judge"))
+    rows, secret = shadow.draw(30, rng=stream(shadow.draw_seed, "batches", shadow.part, 30))
+    seen, _ = shadow.draw(15, rng=stream(1, "judge"))
     x, y = shadow.data.x, shadow.data.y
     expected = literal.forest_posterior(
         shadow.task.model,

@@ -50,7 +50,7 @@ def test_an_answer_is_kept_and_read_back(rand: Source, tmp_path: Path, monkeypat
         "defense": ("none", "prune:rate=0.9"),
         "ratio_bins": 2,
         "rounds": 1,
-        "adversary": ("energies:batches=100", "forest:trees=5,batches=100"),
+        "adversary": ("energies:batches=100", "forest:trees=5,batches=50"),
     }
     first = asked(tmp_path / "run", rand, **settings)
     monkeypatch.setattr(answering, "attack_round", killed)

@@ -99,7 +99,7 @@ def test_clips_dealt_to_actors_at_random_name_nobody_over_20_seeds(
 def test_every_named_dataset_is_audited(data_folder: Path, name: str, network: str) -> None:
     """The data's usual roles, and the network that suits them."""
     source = open_data(name)
-    quick = {"adversary": ("energies:batches=400",), "rounds": 1, "trials": 400}
+    quick = {"adversary": ("energies:batches=200",), "rounds": 1, "trials": 300}
     prepared = prepare(InferenceSpec(ask=("property",), **quick), source)
     assert network in repr(prepared.stages[0].task.model)
     assert accumulated(prepared).low > 0.5

@@ -16,7 +16,9 @@ NOISY = dpsgd(clip=0.5, noise=0.3, batch_size=8)
 
 
 def made(**settings) -> GameStage:
-    return small_stage(records(1.0, n=1500), Forest(batches=60), trials=200, rounds=1, **settings)
+    return small_stage(
+        records(1.0, n=1500), Forest(batches=60), rounds=1, **{"trials": 200, **settings}
+    )
 
 
 def test_trials_of_one_block_follow_one_another() -> None:
@@ -27,7 +29,7 @@ def test_trials_of_one_block_follow_one_another() -> None:
 
 def test_each_trial_sends_the_same_in_any_order() -> None:
     """Also its noise, and whatever the size of a chunk."""
-    stage = made(defense=NOISY, max_bytes=2**12)
+    stage = made(defense=NOISY, max_bytes=2**12, trials=60)
     params = next(iter(trajectory(stage)))
     order = torch.randperm(len(stage.trials), generator=torch.Generator().manual_seed(0))
     plain, shuffled = (
@@ -40,7 +42,7 @@ def test_each_trial_sends_the_same_in_any_order() -> None:
 
 
 def test_each_posterior_belongs_to_its_trial(monkeypatch) -> None:
-    stage = made(max_bytes=2**12)
+    stage = made(max_bytes=2**12, trials=60)
     params = next(iter(trajectory(stage)))
     found = attack_round(stage, 1, params).log_posterior
     monkeypatch.setattr(rounds, "by_block", lambda trials: torch.arange(len(trials)))

@@ -28,8 +28,8 @@ def page(tmp_path_factory) -> Path:
     task = network(seed=0, classes=4)
     source = Source(HOSTILE, pd.DataFrame(), None, None, "0", task=task, dataset=named)
     spec = MembershipSpec(
-        task="mine:build", defense=DEFENSES, rounds=12, batch_size=16, lr=0.003,
-        adversary=("loss", "label-loss:epochs=2", "gradients:epochs=2", "spectral:epochs=2"),
+        task="mine:build", defense=DEFENSES, rounds=4, batch_size=16, lr=0.003,
+        adversary=("loss", "label-loss:epochs=1", "gradients:epochs=1", "spectral:epochs=1"),
     )  # fmt: skip
     resolved = prepare_all({QUESTION.name: (QUESTION, spec)}, source=source)
     run_audit(out, describe("audit", resolved), resolved, progress=Silent(), workers=1)

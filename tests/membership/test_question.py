@@ -53,7 +53,11 @@ def plain(source: Source, tmp_path_factory) -> AuditRun:
 def defended(source: Source, tmp_path_factory) -> AuditRun:
     both = ("none", "dpsgd:clip=1,noise=4")
     return asked(
-        tmp_path_factory.mktemp("defended") / "run", source, defense=both, adversary=ATTACKS[:1]
+        tmp_path_factory.mktemp("defended") / "run",
+        source,
+        defense=both,
+        adversary=ATTACKS[:1],
+        rounds=10,
     )
 
 

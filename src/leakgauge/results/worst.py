@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scipy.stats import norm
+from scipy import special
 
 from leakgauge.core.checks import require
 from leakgauge.results.measurements import Estimate
@@ -19,7 +19,7 @@ def among(one: Estimate, count: int) -> Estimate:
     (0.557, 0.843)
     """
     error = (1 - one.confidence) / 2
-    longer = float(norm.ppf(1 - error / count) / norm.ppf(1 - error))
+    longer = float(special.ndtri(1 - error / count) / special.ndtri(1 - error))
     low, high = (one.value + longer * (end - one.value) for end in (one.low, one.high))
     return replace(one, low=max(0.0, low), high=min(1.0, high))
 
