@@ -96,7 +96,7 @@ def flop_counter() -> FlopCounterMode:
     True
     """
     counter = FlopCounterMode(display=False)
-    counter.mod_tracker = _NoModules()
+    counter.mod_tracker = _NoModules()  # type: ignore[assignment]
     return counter
 
 
