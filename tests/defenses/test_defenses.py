@@ -6,6 +6,7 @@ import math
 import os
 import pickle
 import warnings
+from functools import cache
 
 import pytest
 import torch
@@ -240,7 +241,7 @@ def test_no_noise_draws_nothing():
 
 @pytest.mark.parametrize("levels", [1, 3, 16])
 def test_quantisation_is_right_on_average(levels):
-    n = 20_000
+    n = 5_000
     one = {"w": torch.tensor([[0.3, -1.2], [0.0, 2.0]]).double(), "b": torch.tensor([-0.01])}
     many = {key: leaf.double().expand(n, *leaf.shape) for key, leaf in one.items()}
     found = flatten(StochasticQuantise(levels)(many, generators(n)))
@@ -585,14 +586,21 @@ def joined(chunks):
     return {name: torch.cat([grads[name] for _, grads in chunks]) for name in chunks[0][1]}
 
 
+@cache
+def clipped_by_the_loop(kind):
+    """Return a limit that clips some of a case's records, and its clipped batches."""
+    task, params, x, y = clipped_case(kind)
+    norms = flatten(per_example_gradients(task, params, x, y)).norm(dim=1)
+    clip = float(norms.median())
+    wanted = reference.clipped_batches(task, params, x, y, ROWS.tolist(), clip)
+    return clip, wanted
+
+
 @pytest.mark.parametrize("max_bytes", [1, 3000, 2**28])
 @pytest.mark.parametrize("kind", CLIPPED)
 def test_clipped_batches_equal_the_loop_over_records(kind, max_bytes):
-    task, params, x, y = clipped_case(kind)
-    norms = flatten(per_example_gradients(task, params, x, y)).norm(dim=1)
-    clip = float(norms.median())  # some are clipped, others not
-    found = iter_clipped_batch_gradients(task, params, x, y, ROWS, clip=clip, max_bytes=max_bytes)
-    wanted = reference.clipped_batches(task, params, x, y, ROWS.tolist(), clip)
+    clip, wanted = clipped_by_the_loop(kind)
+    found = iter_clipped_batch_gradients(*clipped_case(kind), ROWS, clip=clip, max_bytes=max_bytes)
     assert_same(joined(found), wanted)
 
 
@@ -639,7 +647,7 @@ def test_a_training_step_is_one_clipped_batch(kind):
 def test_clipped_gradients_in_bounded_memory(monkeypatch):
     task, params, x, y = clipped_case("mlp")
     x, y = x.repeat(30, 1), y.repeat(30)
-    rows = torch.randint(0, 330, (200, 3), generator=generator())
+    rows = torch.randint(0, 330, (40, 3), generator=generator())
     each = sum(value.numel() * 8 for value in params.values())
     largest = []
     whole = batching.GradientJob.direct
@@ -648,7 +656,7 @@ def test_clipped_gradients_in_bounded_memory(monkeypatch):
     )
     chunks = iter_clipped_batch_gradients(task, params, x, y, rows, clip=1.0, max_bytes=8 * each)
     assert max(len(grads["0.bias"]) for _, grads in chunks) <= 2
-    assert max(largest) <= 16  # of 330 records and 200 trials
+    assert max(largest) <= 16  # of 330 records and 40 trials
 
 
 def opacus_means(task, params, x, y, clip):

@@ -212,7 +212,7 @@ def test_the_unchanged_layers_rebuild_a_record(task) -> None:
     params, x = params_of(task.model), torch.linspace(-1, 1, 6)[None, None]
     y = torch.tensor([[1]])
     sent = on("quantise:levels=1", "last").update(batch_gradients(task, params, x, y), rngs()[:1])
-    settings = preset("dlg-adam", iterations=400, joint_labels=False, restarts=2)
+    settings = preset("dlg-adam", iterations=250, joint_labels=False)
     knowing = adapted(SquaredError(), on("quantise:levels=1", "last"))
     errors = []
     for objective in (SquaredError(), knowing):

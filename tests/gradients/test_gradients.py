@@ -1,6 +1,7 @@
 import contextlib
 import copy
 import warnings
+from functools import cache
 
 import pytest
 import torch
@@ -182,6 +183,13 @@ def assert_same(found, wanted, tolerance=1e-12):
         torch.testing.assert_close(found[name], value, rtol=0, atol=tolerance)
 
 
+@cache
+def of_batches(name):
+    """Return the gradients of T batches by the autograd loop."""
+    task, params, x, y = made(name)
+    return reference.loop(task, params, batched(x, T, B), batched(y, T, B))
+
+
 @pytest.mark.parametrize(
     ("name", "method"),
     [(name, method) for name in MODELS for method in ("auto", "loop")]
@@ -191,7 +199,7 @@ def test_batches_equal_the_autograd_loop(name, method):
     task, params, x, y = made(name)
     x, y = batched(x, T, B), batched(y, T, B)
     found = batch_gradients(task, params, x, y, method=method)
-    assert_same(found, reference.loop(task, params, x, y))
+    assert_same(found, of_batches(name))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -227,13 +235,21 @@ def test_auto_vectorises(name):
     assert probing.probe(task, params, x, y, method="auto").vectorises()
 
 
+REPEATED = torch.tensor([[0, 1, 2, 3], [4, 4, 4, 4], [5, 0, 5, 6], [6, 6, 1, 1]])
+
+
+@cache
+def of_repeated_rows(name):
+    """Return the gradients of batches of ``REPEATED`` by the autograd loop."""
+    task, params, x, y = made(name, 7)
+    return reference.loop(task, params, x[REPEATED], y[REPEATED])
+
+
 @pytest.mark.parametrize("pooled", [None, True, False])
 @pytest.mark.parametrize("name", MODELS)
 def test_pooled_equals_direct_with_repeated_rows(name, pooled):
-    task, params, x, y = made(name, 7)
-    rows = torch.tensor([[0, 1, 2, 3], [4, 4, 4, 4], [5, 0, 5, 6], [6, 6, 1, 1]])
-    found = pooled_batch_gradients(task, params, x, y, rows, pooled=pooled)
-    assert_same(found, reference.loop(task, params, x[rows], y[rows]))
+    found = pooled_batch_gradients(*made(name, 7), REPEATED, pooled=pooled)
+    assert_same(found, of_repeated_rows(name))
 
 
 @pytest.mark.parametrize("method", ["auto", "vmap", "loop"])

@@ -43,10 +43,10 @@ def odd_task(inputs: int = 6) -> Task:
 
 
 def found(
-    attack: Attack, defense: Defense, task: Task | None = None, *, trials: int = 400
+    attack: Attack, defense: Defense, task: Task | None = None, *, trials: int = 400, n: int = 1200
 ) -> list[Measurement]:
-    data = records(3.0)
-    split = split_records(data.secrets["s"], shadow=600, rng=stream(0, "split"))
+    data = records(3.0, n=n)
+    split = split_records(data.secrets["s"], shadow=n // 2, rng=stream(0, "split"))
     settings = InferenceSpec(secret="s", batch_size=8, rounds=2, trials=trials)
     stage = make_stage(
         "property",
@@ -81,7 +81,7 @@ def test_every_adversary_reads_its_gradients(attack: Attack) -> None:
     ids=lambda defense: defense.name,
 )
 def test_every_defense_takes_its_gradients(defense: Defense) -> None:
-    assert len(found(Forest(trees=10, batches=50), defense, trials=40)) > 3
+    assert len(found(Forest(trees=10, batches=50), defense, trials=40, n=300)) > 3
 
 
 def test_its_guarantee_is_audited() -> None:

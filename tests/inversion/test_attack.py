@@ -346,7 +346,7 @@ def test_the_joint_objective_sums_over_the_updates_of_all_epochs(
 
 def test_the_joint_search_ends_at_the_records_in_the_plan_s_order() -> None:
     epochs, x, y, _ = two_epochs()
-    settings = preset("dlg", iterations=30)
+    settings = preset("dlg", iterations=20)
     found = joint(settings, epochs, y)
     assert list(found.x.shape) == [1, 4, 1, 4, 4]
     torch.testing.assert_close(found.x[0], x, atol=1e-3, rtol=0)
@@ -380,7 +380,7 @@ def test_a_prior_of_each_record_counts_those_of_an_update() -> None:
 def test_jointly_rebuilt_records_are_rescaled_update_by_update() -> None:
     """The updates of the first epoch decide: all records of one have the same factor, if any."""
     epochs, _, y, models = two_epochs()
-    chosen = replace(COSINE, iterations=20, boxed=False)
+    chosen = replace(COSINE, iterations=10, boxed=False)
     plain, scaled = (joint(replace(chosen, rescale=on), epochs, y).x[0] for on in (False, True))
     for update, members in enumerate(PLAN.members[0].tolist()):
         ratios = scaled[members] / plain[members]

@@ -81,6 +81,7 @@ def psnr(found, truth):
         pytest.param("dlg", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.usefixtures("few_scales")
 def test_known_records_come_back(name: str) -> None:
     task = task_of()
     x, y = records(2, 1)
@@ -94,7 +95,7 @@ def test_known_records_come_back(name: str) -> None:
 def test_labels_are_found_together_with_the_records() -> None:
     task = task_of()
     x, y = records(2, 1)
-    found = rebuilt(task, x, y, preset("dlg", iterations=15, restarts=3), labels=None)
+    found = rebuilt(task, x, y, preset("dlg", iterations=12, restarts=2), labels=None)
     assert found.labels.tolist() == y.tolist()
     assert (psnr(found.x, x) > 30).all(), psnr(found.x, x)
 
@@ -277,15 +278,15 @@ def test_curves_snapshots_and_progress() -> None:
     task = task_of()
     x, y = records(2, 1)
     told = []
-    settings = replace(QUICK, iterations=250, restarts=2, keep_best=False, optimizer="adam")
+    settings = replace(QUICK, iterations=202, restarts=2, keep_best=False, optimizer="adam")
     found = rebuilt(
         task, x, y, settings, snapshots=3, progress=lambda at, loss: told.append((at, loss))
     )
-    assert (found.steps[0], found.steps[-1], len(found.steps)) == (0, 250, 200)
+    assert (found.steps[0], found.steps[-1], len(found.steps)) == (0, 202, 200)
     assert found.losses.shape == (2, 200)
-    assert found.snapshot_steps.tolist() == [0, 125, 250]
+    assert found.snapshot_steps.tolist() == [0, 101, 202]
     torch.testing.assert_close(found.snapshots[:, -1], found.x)
-    assert [at for at, _ in told] == list(range(250))
+    assert [at for at, _ in told] == list(range(202))
     assert (told[0][1] <= found.losses[:, 0]).all()
     assert found.seconds_per_iteration > 0
 

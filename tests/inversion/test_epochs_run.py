@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("few_scales")
 
 
 def spec_of(**settings: Any) -> InversionSpec:
-    common = {"data": "pictures", "images": 4, "net": "lenet", "iterations": 3, "epochs": 2}
+    common = {"data": "pictures", "images": 4, "net": "lenet", "iterations": 1, "epochs": 2}
     spec = make_spec(InversionSpec, {**common, "method": "agic", **settings})
     assert isinstance(spec, InversionSpec)
     check(spec)

@@ -157,14 +157,14 @@ def test_a_picture_comes_back_from_what_a_client_sent(go: Go, tmp_path: Path) ->
     x, y = truth(1, *PICTURE), torch.tensor([2])
     sent = gradient(x, y, batch_size=1), trained(x, y, lr=0.1, size=1)
     for number, update in enumerate(sent):
-        found = told(go, update, "--iterations", 150, "--out", tmp_path / f"{number}")
+        found = told(go, update, "--iterations", 100, "--out", tmp_path / f"{number}")
         assert found.pop("loss") > 0
         assert found.pop("seconds_per_iteration") > 0
         assert found.pop("report") == str(tmp_path / f"{number}" / "report.html")
         assert found.pop("matched") > 0.99
         assert "knows the update" in found.pop("threat_model")
         assert found.pop("assumed") == [None, "plain SGD (no optimizer is named)"][number]
-        facts = {"method": "leakgauge", "records": 1, "iterations": 150}
+        facts = {"method": "leakgauge", "records": 1, "iterations": 100}
         assert found == {**facts, "labels": [2], "warnings": []}
         pictures = load_file(tmp_path / f"{number}" / CELL / "pictures.safetensors")
         assert list(pictures) == ["0"]
@@ -208,7 +208,7 @@ def test_known_labels_are_those_of_the_file(go: Go) -> None:
 def test_rows_of_a_table(go: Go, tmp_path: Path) -> None:
     x, y = truth(1, COLUMNS), torch.tensor([2])
     update = gradient(x, y, batch_size=1)
-    words = ("--iterations", 300, "--method", "inverting-gradients", "--out", tmp_path / "run")
+    words = ("--iterations", 150, "--method", "inverting-gradients", "--out", tmp_path / "run")
     told(go, update, *words, task="table")
     kept = load_file(tmp_path / "run" / CELL / "rebuilt.safetensors")
     assert kept["labels"].tolist() == y.tolist()
@@ -239,7 +239,7 @@ def test_simulation_finds_what_one_batch_does_not() -> None:
             Task(network(), cross_entropy),
             data,
             update,
-            Search(preset("inverting-gradients", iterations=80)),
+            Search(preset("inverting-gradients", iterations=50)),
             labels="known",
             simulate=simulate,
         ).rebuild()

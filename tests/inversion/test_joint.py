@@ -220,7 +220,7 @@ def test_updates_of_one_model_give_what_repeated_weights_give() -> None:
     together = [Epoch.of_one_model(params, one) for one in grads]
     apart = [Epoch(_stacked([params, params]), one) for one in grads]
     assert [one.one_model for one in (*together, *apart)] == [True, True, False, False]
-    settings = preset("dlg-adam", iterations=20)
+    settings = preset("dlg-adam", iterations=5)
     for rule, labels in (
         (joint_reconstruct, Y),
         (per_sample_reconstruct, labels_of(DEALT[:2])),
@@ -246,7 +246,7 @@ def test_swaps_are_judged_at_the_weights_of_each_update() -> None:
 def test_a_record_is_rescaled_with_its_batch_of_the_first_epoch() -> None:
     x, plan = people(), EpochPlan(DEALT[:2])
     epochs = played(DEALT[:2], x)
-    chosen = SearchSettings(objective=Cosine(), optimizer="adam", iterations=20)
+    chosen = SearchSettings(objective=Cosine(), optimizer="adam", iterations=8)
     plain, scaled = (
         per_sample_reconstruct(
             TASK, epochs, plan, one, labels=labels_of(DEALT[:2]), record=(1, 4, 4), **BOX

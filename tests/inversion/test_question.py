@@ -79,6 +79,9 @@ def test_every_public_name_loads() -> None:
 
 
 TWO = {"method": ("dlg-adam", "agic"), "defense": ("none", "sign")}
+PAIRS = {**TWO, "knowledge": "static"}
+"""Two attempts of each method: enough to stop between them."""
+
 TITLES = [
     ("dlg-adam", "none", "static"),
     ("dlg-adam", "sign", "static"),
@@ -135,13 +138,13 @@ class Killed(BaseException):
 def test_a_killed_run_goes_on_with_equal_measurements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = audited(tmp_path / "whole", pictures(), **TWO)
+    whole = audited(tmp_path / "whole", pictures(), **PAIRS)
     undo = stopping(monkeypatch, "agic", Killed())
     with pytest.raises(Killed):
-        audited(tmp_path / "killed", pictures(), **TWO)
+        audited(tmp_path / "killed", pictures(), **PAIRS)
     undo()
     stopping(monkeypatch, "dlg-adam", AssertionError("finished attempts are not played again"))
-    resumed = audited(tmp_path / "killed", pictures(), **TWO)
+    resumed = audited(tmp_path / "killed", pictures(), **PAIRS)
     assert timeless(resumed.measurements) == timeless(whole.measurements)
     for name in ("pictures.safetensors", "attempts.json"):
         kept = [Store(tmp_path / one).folder(NAME) / name for one in ("whole", "killed")]
@@ -152,7 +155,7 @@ def test_a_stopped_run_answers_with_what_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     undo = stopping(monkeypatch, "agic", KeyboardInterrupt())
-    stopped = audited(tmp_path / "run", pictures(), **TWO)
+    stopped = audited(tmp_path / "run", pictures(), **PAIRS)
     answer = stopped.answers[NAME]
     assert stopped.stopped
     assert answer.missing == ("agic and the attempts after it: you stopped the run",)
@@ -160,7 +163,7 @@ def test_a_stopped_run_answers_with_what_is_finished(
     section = QUESTION.section(answer, Store(tmp_path / "run").work(NAME).files)
     assert "you stopped the run" in section.html
     undo()
-    assert not audited(tmp_path / "run", pictures(), **TWO).stopped
+    assert not audited(tmp_path / "run", pictures(), **PAIRS).stopped
 
 
 def test_a_run_stopped_before_anything_is_finished_has_no_answer(
@@ -168,7 +171,7 @@ def test_a_run_stopped_before_anything_is_finished_has_no_answer(
 ) -> None:
     stopping(monkeypatch, "dlg-adam", KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        audited(tmp_path / "run", pictures(), **TWO)
+        audited(tmp_path / "run", pictures(), **PAIRS)
 
 
 def test_a_refused_attempt_is_named_with_the_reason(
@@ -195,15 +198,15 @@ def test_attempts_kept_by_other_settings_are_not_read_back(
 ) -> None:
     undo = stopping(monkeypatch, "agic", Killed())
     with pytest.raises(Killed):
-        audited(tmp_path / "run", pictures(), **TWO, seed=1)
+        audited(tmp_path / "run", pictures(), **PAIRS, seed=1)
     undo()
     store = Store(tmp_path / "run")
     kept = store.work(NAME)
     assert read_arrays(kept, "attempt-0001")
-    resolved = prepare_all({NAME: (QUESTION, spec_of(**TWO, seed=2))}, source=pictures())[NAME]
+    resolved = prepare_all({NAME: (QUESTION, spec_of(**PAIRS, seed=2))}, source=pictures())[NAME]
     QUESTION.run(resolved.prepared, kept, Silent())
-    assert read_arrays(kept, "attempt-0004")
-    other = audited(tmp_path / "other", pictures(), **TWO, seed=2).measurements
+    assert read_arrays(kept, "attempt-0003")
+    other = audited(tmp_path / "other", pictures(), **PAIRS, seed=2).measurements
     again = QUESTION.run(resolved.prepared, kept, Silent()).measurements
     assert timeless(again) == timeless(other)
 
@@ -216,7 +219,7 @@ def test_checkpoints_of_a_redacted_run_hold_no_record(
     for redact in (False, True):
         undo = stopping(monkeypatch, "agic", Killed())
         with pytest.raises(Killed):
-            audited(tmp_path / f"{redact}", source, **TWO, redact=redact, draw="first")
+            audited(tmp_path / f"{redact}", source, **PAIRS, redact=redact, draw="first")
         undo()
         kept = read_arrays(Store(tmp_path / f"{redact}").work(NAME), "attempt-0001")
         truth = source.pixels[:2] / np.float32(255)

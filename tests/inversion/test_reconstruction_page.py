@@ -4,8 +4,10 @@ import base64
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -146,6 +148,14 @@ PAGES: Mapping[str, Callable[[], str]] = {
         replace(RUN, settings=dict(RUN.settings) | {"redact": True}), attempt(), {}, {}
     ),
 }
+
+
+@cache
+def page_of(name: str) -> str:
+    """Return a page, drawn once for all tests that only read it."""
+    return PAGES[name]()
+
+
 SHOWN = {"one": 6, "many": 8 * 32, "hostile": 6, "epochs": 6, "small loss": 6, "received": 3}
 
 
@@ -183,7 +193,7 @@ def test_a_single_image_has_no_interval() -> None:
     page = text(render_inversion(RUN, [alone], {}, {}))
     assert "23.4 to 23.4" not in page
     assert "Student" not in page
-    assert "22.9 to 23.9" in text(PAGES["one"]())
+    assert "22.9 to 23.9" in text(page_of("one"))
 
 
 def test_a_defense_and_who_knew_it_stand_in_the_title() -> None:
@@ -224,18 +234,18 @@ def test_ten_attempts_stand_in_their_order() -> None:
 
 @pytest.mark.parametrize("name", ["one", "table", "received"])
 def test_a_page_with_records_is_marked(name: str) -> None:
-    assert "This page holds private records" in PAGES[name]()
+    assert "This page holds private records" in page_of(name)
 
 
 def test_a_redacted_page_says_so_and_holds_none() -> None:
-    page = PAGES["redacted"]()
+    page = page_of("redacted")
     assert "This page holds private records" not in page
     assert "neither true nor rebuilt records were kept" in page
     assert shown(page) == []
 
 
 def test_every_figure_stands_in_the_table() -> None:
-    page = text(PAGES["epochs"]())
+    page = text(page_of("epochs"))
     for figure in ("25.5", "0.71", "0.12", "0.75", "21", "22", "guess 11"):
         assert re.search(rf"(?<![\d.]){figure}(?![\d.])", page), figure
 
@@ -271,7 +281,7 @@ def test_the_rules_over_several_epochs_are_said(
 
 
 def test_a_value_is_struck_out_where_it_is_wrong_not_where_it_is_written_otherwise() -> None:
-    page = PAGES["table"]()
+    page = page_of("table")
     assert re.findall(r'<td class="wrong">(.*?)</td>', page) == ["9", "z"]
     assert '<td class="right">41.2</td>' in page
 
@@ -309,14 +319,14 @@ def test_the_axis_of_the_loss_can_be_read(first: float, last: float) -> None:
 
 def test_everything_of_the_users_is_escaped() -> None:
     for name in ("hostile", "table"):
-        page = PAGES[name]()
+        page = page_of(name)
         assert "<script" not in page
         assert escape(HOSTILE, quote=False).split("`")[0] in page
 
 
 def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
     for name, make in PAGES.items():
-        assert make() == make(), name
+        assert make() == page_of(name), name
     save_file(images(1), tmp_path / "pictures.safetensors")
     first, again = (QUESTION.section(Answer(RUN, attempt()), tmp_path) for _ in range(2))
     assert first == again
@@ -339,11 +349,18 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("how", BROKEN)
-def test_damaged_pictures_are_one_clear_line(tmp_path: Path, how: str) -> None:
-    path = tmp_path / "pictures.safetensors"
+@pytest.fixture(scope="module")
+def kept_pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of pictures that can be read."""
+    path = tmp_path_factory.mktemp("pictures") / "pictures.safetensors"
     save_file(images(1), path)
-    QUESTION.section(Answer(RUN, attempt()), tmp_path)
+    QUESTION.section(Answer(RUN, attempt()), path.parent)
+    return path
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_damaged_pictures_are_one_clear_line(tmp_path: Path, kept_pictures: Path, how: str) -> None:
+    path = Path(shutil.copy(kept_pictures, tmp_path))
     BROKEN[how](images(1), path)
     with pytest.raises(InputError, match=r"pictures\.safetensors cannot be read") as refused:
         QUESTION.section(Answer(RUN, attempt()), tmp_path)
@@ -384,7 +401,7 @@ def test_damaged_rows_are_one_clear_line(tmp_path: Path, held: str) -> None:
 )
 def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / f"{request.param}.html"
-    path.write_text(PAGES[request.param](), encoding="utf-8")
+    path.write_text(page_of(request.param), encoding="utf-8")
     return path
 
 

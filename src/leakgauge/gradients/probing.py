@@ -15,13 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.copying import copy_of
 from leakgauge.core.losses import refuse_own_leaves, without_broadcast
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.gradients.watching import OperationWatcher
+from leakgauge.gradients.watching import OperationWatcher, flop_counter
 
 GradientMethod = Literal["auto", "vmap", "loop"]
 
@@ -212,7 +211,7 @@ def _try_once(
 
     task.paired(x)  # tried out before anything watches
     seen.follow({**given, **_frozen(task.model)})
-    counter, devices = FlopCounterMode(display=False), [x.device] if x.is_cuda else []
+    counter, devices = flop_counter(), [x.device] if x.is_cuda else []
     with torch.enable_grad(), torch.random.fork_rng(devices), vectorisable_kernels():
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
             try:

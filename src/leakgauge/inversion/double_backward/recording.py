@@ -179,10 +179,14 @@ class _WithSlopes(torch.autograd.Function):
 
 def record(compute: Computation, inputs: Sequence[Tensor]) -> fx.GraphModule | None:
     """Return the operations of a computation as a module; None if it cannot be recorded."""
-    from torch.fx.experimental.proxy_tensor import make_fx  # it takes a second to import
+    from torch._guards import TracingContext, tracing  # these take a second to import
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
 
+    # Without a mode for all tensors, torch makes one for each, which takes as long as all the rest.
+    shapes = FakeTensorMode(allow_fallback_kernels=True)
     try:
-        with _Values():
+        with _Values(), tracing(TracingContext(shapes)):
             module = make_fx(lambda *given: tuple(compute(*given)))(*inputs)
         graph = module.graph
         if any(_random(node) for node in graph.nodes):
