@@ -158,7 +158,7 @@ def test_few_users_who_hold_too_much_are_refused():
         draw(0, users % 2, users=users)
 
 
-@pytest.mark.parametrize("need", [1, 10, 40])
+@pytest.mark.parametrize("need", [1, pytest.param(10, marks=pytest.mark.slow), 40])
 def test_the_number_of_records_that_is_asked_for_is_nearly_always_enough(need):
     few = torch.arange(4000) < 2
     with pytest.raises(InputError) as caught:

@@ -76,6 +76,7 @@ def found(folder: Path, *words: object) -> dict[str, Any]:
 
 
 @pytest.mark.calibration
+@pytest.mark.usefixtures("few_scales")
 @pytest.mark.parametrize(
     ("optimizer", "title"), [("adam", "Adam or its like"), ("rmsprop", "RMSp")]
 )
@@ -148,6 +149,7 @@ def test_an_optimizer_by_option_is_checked_and_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.calibration
+@pytest.mark.usefixtures("few_scales")
 @pytest.mark.parametrize(
     ("made", "steps", "said"),
     [

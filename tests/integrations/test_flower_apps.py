@@ -29,6 +29,8 @@ from flwr.app import Context, RecordDict
 STOCK = Path(__file__).parents[1] / "support" / "flower_stock"
 RATE, ROUNDS = 0.1, 2
 BOTH = [(1, "0"), (1, "1"), (2, "0"), (2, "1")]
+CHEAP = ("--ask", "membership", "--adversary", "loss-drop")
+"""A question that reads every kept update, and takes no gradients of single records."""
 
 pytestmark = [
     pytest.mark.usefixtures("quiet_flower"),
@@ -150,7 +152,7 @@ def test_apps_of_other_trainers_are_audited(folder: Path, kind: str) -> None:
     for place, seen in (("kept", "client"), ("kept-server", "server")):
         check(folder / place, kind, seen=seen)
     task = "lora_task" if kind == "lora" else "torch_task"
-    found = audit(folder, "kept", task, "--ask", "membership")["membership"]
+    found = audit(folder, "kept", task, *CHEAP)["membership"]
     assert [(one["round"], one["client"]) for one in found["updates"]] == BOTH
 
 
@@ -159,10 +161,11 @@ def test_an_app_of_the_old_interface_is_audited(folder: Path) -> None:
     app = module("numpy_app")
     play(folder, app.app, app.server)
     check(folder / "kept", "torch", seen="client")
-    found = audit(folder, "kept", "torch_task", "--ask", "membership")["membership"]
+    found = audit(folder, "kept", "torch_task", *CHEAP)["membership"]
     assert [(one["round"], one["client"]) for one in found["updates"]] == BOTH
 
 
+@pytest.mark.usefixtures("few_scales")
 def test_a_server_that_knows_only_nodes_needs_the_owners(folder: Path) -> None:
     """As the page says: refused with the node's number, unless its owner is named."""
     play(folder, module("client_app").app, module("server_app").app, named=False)
@@ -175,7 +178,7 @@ def test_a_server_that_knows_only_nodes_needs_the_owners(folder: Path) -> None:
     assert "client '1000' has is unknown" in line
     assert "--owner 1000=1" in line
     owners = ("--owner", "1000=1", "--owner", "1001=2")
-    found = audit(folder, "kept-server", "torch_task", "--ask", "membership", *owners)
+    found = audit(folder, "kept-server", "torch_task", *CHEAP, *owners)
     each = [(one["round"], one["client"]) for one in found["membership"]["updates"]]
     assert each == [(number, node) for number in (1, 2) for node in nodes]
     blind = audit(folder, "kept", "public_task", "--iterations", 3, "--only-client", "0")

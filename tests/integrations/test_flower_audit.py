@@ -48,7 +48,15 @@ pytestmark = [
 DELTA = 1e-5
 KINDS = [FIXED, CLIENT_FIXED, ADAPTIVE, CLIENT_ADAPTIVE]
 MANY = 20
-SEEDS = [0, pytest.param(1, marks=pytest.mark.slow)]
+
+
+def cases(*kinds: Any) -> list[Any]:
+    """Return all kinds with two seeds; the first seed of some is no slow test."""
+    return [
+        pytest.param(kind, seed, marks=[] if kind in kinds and not seed else pytest.mark.slow)
+        for kind in KINDS
+        for seed in (0, 1)
+    ]
 
 
 def right(kind: Any) -> Any:
@@ -76,16 +84,14 @@ def failed(found: Any) -> set[str]:
     return {one.what for one in found.conformance.failed}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("kind", "seed"), cases(CLIENT_FIXED, ADAPTIVE))
 def test_correct_strategies_are_not_flagged(kind: Any, seed: int) -> None:
     inside, outside = run(right(kind), kind, seed)
     assert not inside.flagged, str(inside)
     assert not outside.flagged, str(outside)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("kind", "seed"), cases(FIXED, CLIENT_ADAPTIVE))
 def test_a_quarter_of_the_noise_is_flagged_and_refutes_the_claim(kind: Any, seed: int) -> None:
     inside, outside = run(quieter(right(kind), 0.25), kind, seed)
     assert failed(inside) == {NOISE, MODEL}
@@ -104,7 +110,7 @@ def test_20_correct_and_20_with_a_quarter_of_the_noise(kind: Any) -> None:
         ] * 2
 
 
-@pytest.mark.parametrize("kind", [ADAPTIVE, CLIENT_ADAPTIVE])
+@pytest.mark.parametrize("kind", [pytest.param(ADAPTIVE, marks=pytest.mark.slow), CLIENT_ADAPTIVE])
 def test_flower_s_adaptive_noise_is_for_the_next_clip(kind: Any) -> None:
     """Where all updates are clipped, the clip falls by exp(-0.1), and the noise with it."""
     inside, outside = run(kind, kind, 0)

@@ -1,6 +1,8 @@
 """The real Trainer of transformers with a monitor."""
 
+import gc
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,6 +38,14 @@ CONFIG = BertConfig(
     max_position_embeddings=8,
     num_labels=2,
 )
+
+
+@pytest.fixture(autouse=True)
+def _few_objects() -> Iterator[None]:
+    """Let accelerate's collections of garbage leave out what earlier tests have imported."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def records() -> list[dict[str, Tensor]]:

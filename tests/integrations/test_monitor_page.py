@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from leakgauge import Monitor
-from leakgauge.tokens.monitor import background
+from leakgauge.tokens.monitor import background, job
 from support.loops import QUICK, AtOnce, network, train
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "monitor.md").read_text(encoding="utf-8")
@@ -21,8 +21,10 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # those of four other package
 
 @pytest.fixture(autouse=True)
 def _estimates_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start no process for estimates, which takes seconds and is not what the page is about."""
+    """Start no process for estimates, and plant few leaks: the page is about neither."""
     monkeypatch.setattr(background, "ProcessPoolExecutor", lambda **given: AtOnce())
+    monkeypatch.setattr(job, "LEVELS", job.LEVELS[-1:])
+    monkeypatch.setattr(job, "LINEAR_LEVELS", job.LINEAR_LEVELS[-1:])
 
 
 def block(words: str) -> str:

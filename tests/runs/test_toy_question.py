@@ -2,10 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +14,7 @@ from leakgauge import catalog
 from leakgauge.catalog import GROUP
 from support import command
 from support.packages import TESTS, registered
-from support.processes import kill
+from support.processes import begin
 
 ROOT = TESTS.parent
 
@@ -99,21 +98,17 @@ def test_it_survives_a_kill(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = tmp_path / "log"
-    slow = {**environment, "TOY_LOG": str(log), "TOY_SECONDS": "1.5"}
-    words = ["audit", str(table), "--ask", "toy", "--workers", "1", "--out", "o"]
-    running = subprocess.Popen(
-        [sys.executable, "-m", "leakgauge", *words],
-        env=slow,
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    while not log.is_file() or log.read_text().split() != ["1", "2"]:
-        assert running.poll() is None
-        time.sleep(0.05)
-    assert kill(running)
+    words = ("audit", table, "--ask", "toy", "--workers", "1", "--out", "o")
     monkeypatch.setenv("TOY_LOG", str(log))
+    for name, value in (environment | {"TOY_SECONDS": "1.5"}).items():
+        monkeypatch.setenv(name, value)
+    running = begin(partial(command.run, *words, cwd=tmp_path))
+    while not log.is_file() or log.read_text().split() != ["1", "2"]:
+        assert running.is_alive()
+        time.sleep(0.05)
+    running.kill()
+    running.join()
+    monkeypatch.delenv("TOY_SECONDS")
     done = command.run(*words, "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["toy"] == {"count": 30.0}
     assert log.read_text().split() == ["1", "2", "2", "3"]  # the first step was kept

@@ -1,10 +1,14 @@
 """Start and kill real processes of the command."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+
+import torch
 
 
 def start(command: Sequence[object], *, cwd: Path | None = None) -> subprocess.Popen:
@@ -16,6 +20,19 @@ def start(command: Sequence[object], *, cwd: Path | None = None) -> subprocess.P
         start_new_session=True,
         cwd=cwd,
     )
+
+
+def begin(target: Callable[..., object], *given: object) -> BaseProcess:
+    """Start a function in a process of its own.
+
+    A fork has all modules, whose import takes seconds; autograd refuses one beside a GPU.
+    """
+    how = "spawn" if torch.cuda.is_available() else "fork"
+    process: BaseProcess = multiprocessing.get_context(how).Process(  # type: ignore[attr-defined]
+        target=target, args=given, daemon=True
+    )
+    process.start()
+    return process
 
 
 def kill(running: subprocess.Popen) -> bool:

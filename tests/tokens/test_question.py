@@ -21,12 +21,13 @@ from leakgauge.tokens.report.as_json import as_json
 from leakgauge.tokens.report.levels import level_of
 from leakgauge.tokens.report.rows import courses
 from leakgauge.tokens.report.section import section
-from leakgauge.tokens.run import summarising
+from leakgauge.tokens.run import measuring, summarising
 from leakgauge.tokens.run.preparing import prepare
 from leakgauge.tokens.run.training import _batches, trained
+from leakgauge.tokens.settings import CriticSettings
 from leakgauge.tokens.sketch import Sketches
 from leakgauge.tokens.spec import TimelineSpec
-from leakgauge.tokens.words import SMALLEST_SEEN
+from leakgauge.tokens.words import PLANTED, SMALLEST_SEEN
 from support.command import run
 from support.linear import silent, telling
 from support.sources import people, pictures, table_source
@@ -61,6 +62,12 @@ def brief(tmp_path_factory) -> Answer:
     return run_question(telling(), tmp_path_factory.mktemp("brief"), critic_iterations=5)
 
 
+@pytest.fixture(scope="module")
+def nothing(tmp_path_factory) -> Answer:
+    """The figures of gradients that do not depend on records."""
+    return run_question(silent(), tmp_path_factory.mktemp("silent"), checkpoints=(0,))
+
+
 def curve_of(answer: Answer):
     (course,) = courses(answer.measurements)
     (curve,) = course.curves
@@ -82,8 +89,8 @@ def test_gradients_that_tell_their_batch_have_a_bound_above_0_and_a_placebo_near
     assert level_of(course.peak.estimate, course.placebo.estimate) in ("strong", "clear")
 
 
-def test_gradients_that_do_not_depend_on_records_show_nothing(tmp_path: Path) -> None:
-    found = run_question(silent(), tmp_path, checkpoints=(0,))
+def test_gradients_that_do_not_depend_on_records_show_nothing(nothing: Answer) -> None:
+    found = nothing
     (course,) = courses(found.measurements)
     assert course.peak.estimate.low <= 0
     assert course.peak.estimate.high < 0.2
@@ -98,16 +105,23 @@ def test_gradients_that_do_not_depend_on_records_show_nothing(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("iterations", "seen", "level", "said"),
+    ("iterations", "levels", "seen", "level", "said"),
     [
-        (2, "none", "inconclusive", "sees no leak that is planted in these pairs"),
-        (100, "0.1", "none", "are seen from 0.100 nats on, and the smallest leak that this run"),
+        (2, PLANTED[-1:], "none", "inconclusive", "sees no leak that is planted in these pairs"),
+        (
+            100,
+            PLANTED[:1],  # larger ones would be tried first
+            "0.1",
+            "none",
+            "are seen from 0.100 nats on, and the smallest leak that this run",
+        ),
     ],
 )
 def test_no_leakage_is_found_only_where_planted_leaks_are_seen(
-    iterations: int, seen: str, level: str, said: str, tmp_path: Path, monkeypatch
+    iterations: int, levels, seen: str, level: str, said: str, tmp_path: Path, monkeypatch
 ) -> None:
     """Gradients drowned in noise leak nothing; a critic with too few iterations sees no leak."""
+    monkeypatch.setattr(measuring, "PLANTED", levels)
     monkeypatch.setattr(summarising, "is_ignorant", lambda _: False)
     drowned = {"defense": ("noise:std=1000",), "checkpoints": (0,)}
     found = run_question(telling(), tmp_path, critic_iterations=iterations, **drowned)
@@ -130,9 +144,9 @@ def test_no_leakage_is_found_only_where_planted_leaks_are_seen(
 
 
 def test_no_leak_is_planted_where_one_is_found_or_the_critic_learned_nothing(
-    answer: Answer, tmp_path: Path
+    answer: Answer, nothing: Answer
 ) -> None:
-    for one in (answer, run_question(silent(), tmp_path, checkpoints=(0,))):
+    for one in (answer, nothing):
         assert not any(SMALLEST_SEEN in each.details for each in one.measurements)
 
 
@@ -243,8 +257,14 @@ def test_pairs_of_the_training_are_measured_too(tmp_path: Path) -> None:
     assert run_question(telling(), tmp_path / "a", checkpoints=(0, 2), **settings) == found
 
 
-def test_a_critic_of_the_whole_training_judges_each_checkpoint(tmp_path: Path) -> None:
+def test_a_critic_of_the_whole_training_judges_each_checkpoint(tmp_path: Path, monkeypatch) -> None:
     """Also the one before the training, with 200 batches for the paper's method."""
+    paper = CriticSettings.paper
+
+    def brief(token: str, *, pairs: int) -> CriticSettings:
+        return replace(paper(token, pairs=pairs), iterations=20)
+
+    monkeypatch.setattr(CriticSettings, "paper", brief)
     settings = {
         "pairs": "stream-to-checkpoint",
         "iterations": 40,

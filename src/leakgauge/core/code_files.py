@@ -27,10 +27,11 @@ def code_files(module: str) -> dict[str, Path]:
     """
     importlib.invalidate_caches()
     found: dict[str, Path] = {}
+    specs: dict[str, ModuleSpec | None] = {}  # of packages that many names share
     left = [module]
     while left:
         name = left.pop()
-        path = None if name in found else _file_of(name)
+        path = None if name in found else _file_of(name, specs)
         if path is None or (is_installed(path) and name != module):
             continue
         found[name] = path
@@ -120,12 +121,14 @@ def _with_parents(name: str) -> list[str]:
     return [".".join(parts[: at + 1]) for at in range(len(parts))]
 
 
-def _file_of(name: str) -> Path | None:
-    """Return the file of a module as Python would find it now."""
+def _file_of(name: str, specs: dict[str, ModuleSpec | None]) -> Path | None:
+    """Return the file of a module as Python would find it now; ``specs`` are those found so far."""
     spec: ModuleSpec | None = None
     for at, part in enumerate(_with_parents(name)):
-        folders = None if spec is None else spec.submodule_search_locations
-        spec = None if at and folders is None else _found(part, folders)
+        if part not in specs:
+            folders = None if spec is None else spec.submodule_search_locations
+            specs[part] = None if at and folders is None else _found(part, folders)
+        spec = specs[part]
         if spec is None:
             break
     here = getattr(sys.modules.get(name), "__file__", None)  # not every module is found by name

@@ -117,10 +117,11 @@ class HeardRound:
     def norms(self) -> dict[str, float]:
         """Return the largest norm of an update by array, and that of all arrays under ``""``."""
         found: dict[str, float] = {}
+        before = {name: one.numpy() for name, one in self.base.items()}  # each read takes time
         for reply in self.replies:
             record = model_of(reply)
             norms = {
-                name: float(np.linalg.norm((one.numpy() - self.base[name].numpy()).ravel()))
+                name: float(np.linalg.norm((one.numpy() - before[name]).ravel()))
                 for name, one in record.items()
             }
             norms[""] = math.hypot(*norms.values())

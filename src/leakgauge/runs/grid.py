@@ -119,15 +119,19 @@ def unfold(
         )
         for name, values in (file.sizes or {"": {}}).items()
     }
-    if not overrides:  # they may well leave cells out that the paper is about
+    if rows and not overrides:  # they may well leave cells out that the paper is about
+        cells = [[(cell, plain(cell)) for cell in grid.cells] for grid in sizes.values()]
         for number, row in enumerate(rows, start=1):
-            _check_row(row, number, sizes.values())
+            _check_row(row, number, question, cells)
     return sizes[chosen].only(wanted)
 
 
 def differing(one: Spec, other: Spec) -> list[str]:
     """Return the names of the settings in which two cells differ, but for the seed."""
-    mine, theirs = plain(one), plain(other)
+    return _differing(plain(one), plain(other))
+
+
+def _differing(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     return [name for name in mine if name != "seed" and mine[name] != theirs.get(name)]
 
 
@@ -149,19 +153,26 @@ def _question(file: GridFile, questions: Mapping[str, Question]) -> Question:
     return next(iter(asked.values()))
 
 
-def _check_row(row: PaperRow, number: int, grids: Iterable[Grid]) -> None:
-    """A figure that no cell has would stand as "not run" for ever."""
-    for grid in grids:
-        require_choice(row.metric, f"paper row {number}: metric", grid.question.metrics)
-    about = [[cell for cell in grid.cells if row.about(cell)] for grid in grids]
+def _check_row(
+    row: PaperRow,
+    number: int,
+    question: Question,
+    grids: Sequence[Sequence[tuple[Spec, Mapping[str, Any]]]],
+) -> None:
+    """A figure that no cell has would stand as "not run" for ever.
+
+    ``grids`` has the cells of each size, with their settings as ``plain`` returns them.
+    """
+    require_choice(row.metric, f"paper row {number}: metric", question.metrics)
+    about = [[both for both in cells if row.is_about(both[1])] for cells in grids]
     require(any(about), f"paper row {number} is about no cell of the grids; mend its 'where'")
     other = next(
-        (name for cells in about for cell in cells for name in differing(cells[0], cell)), ""
+        (name for cells in about for _, one in cells for name in _differing(cells[0][1], one)), ""
     )
     require(
         not other, f"paper row {number} is about cells that differ in {other}; add it to 'where'"
     )
-    reasons = [cell.unmeasured(row.knowledge, row.round) for cells in about for cell in cells]
+    reasons = [cell.unmeasured(row.knowledge, row.round) for cells in about for cell, _ in cells]
     require(not all(reasons), f"paper row {number} {next(iter(reasons), '')}")
 
 

@@ -193,6 +193,10 @@ def make_spec(kind: type[Spec], values: Mapping[str, Any], where: str = "") -> S
     return made
 
 
+_AS_JSON = (type(None), bool, int, float, str)
+"""Types that JSON gives back as they are."""
+
+
 def plain(spec: Spec) -> dict[str, Any]:
     """The settings as JSON has them; a tuple whose values would be cells is its single value.
 
@@ -205,7 +209,7 @@ def plain(spec: Spec) -> dict[str, Any]:
 
 def plain_value(one: Declared, value: Any) -> Any:
     """Return the value of a setting as JSON has it; see ``plain``."""
-    known = json.loads(json.dumps(value))
+    known = value if type(value) in _AS_JSON else json.loads(json.dumps(value))
     if one.kind is tuple and one.setting.cells and len(known) < 2:
         return known[0] if known else None
     return known

@@ -1,7 +1,7 @@
 """Fits a critic and its token on pairs, and stops the fit by other pairs."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -129,15 +129,26 @@ class FittedCritic:
         self, source: PairSource, generator: torch.Generator, *, matched: bool = True
     ) -> CriticScores:
         """Return the critic's figures for a source's groups."""
-        settings, networks = self.settings, self.networks
-        measure, device = estimator(settings.estimator), next(networks.parameters()).device
+        return self.judge(self.drawn(source, generator, matched=matched))
+
+    def drawn(
+        self, source: PairSource, generator: torch.Generator, *, matched: bool = True
+    ) -> Iterator[list[Pairs]]:
+        """Yield blocks of a source's groups of pairs, standardised."""
+        settings, device = self.settings, next(self.networks.parameters()).device
+        groups = source.groups(settings.group, settings.evaluated, generator, matched=matched)
+        for block in groups:
+            yield [self.scaler(one.to(device)) for one in block]
+
+    def judge(self, blocks: Iterable[list[Pairs]]) -> CriticScores:
+        """Return the critic's figures for blocks of groups of standardised pairs."""
+        networks, measure = self.networks, estimator(self.settings.estimator)
         was, sizes = networks.training, [0]
         networks.eval()
         parts, gaps = [], []
-        groups = source.groups(settings.group, settings.evaluated, generator, matched=matched)
         with torch.no_grad():
-            for block in groups:
-                scores = [networks(self.scaler(one.to(device)))[0] for one in block]
+            for block in blocks:
+                scores = [networks(one)[0] for one in block]
                 parts.append(_merged([measure.parts(one) for one in scores]))
                 gaps.append(torch.stack([critic_gap(one) for one in scores]).mean(0))
                 sizes += map(len, block)
@@ -184,6 +195,7 @@ def fit(
             fused=True,  # saves a third of a step's time
         )
         keeper = _Keeper(networks, measure)
+        stopping: list[list[Pairs]] = []  # drawn once, as every check judges the same pairs
         for iteration in range(1, settings.iterations + 1):
             drawn = parts.fitting.draw(settings.batch, draws, matched=matched)
             scores, encoder_loss = networks(scaler(drawn.to(device)))
@@ -192,8 +204,9 @@ def fit(
             optimizer.step()
             if settings.patience and iteration % settings.check_every == 0:
                 now = FittedCritic(networks, scaler, iteration, settings)
-                seen = now.evaluate(parts.stopping, torch_stream(seed, "stop"), matched=matched)
-                if keeper.waited(seen, iteration) >= settings.patience:
+                rng = torch_stream(seed, "stop")
+                stopping = stopping or [*now.drawn(parts.stopping, rng, matched=matched)]
+                if keeper.waited(now.judge(stopping), iteration) >= settings.patience:
                     break
         iterations = keeper.restore() if settings.patience else settings.iterations
     networks.eval()

@@ -3,7 +3,8 @@
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -70,13 +71,17 @@ class PlantedPairs:
 
     Attributes:
         source: source of the features, and of the gradients of other data.
-        leak: leak of its pairs.
+        nats: information of the leak.
         seed: seed of the leak's noise in ``rows``.
+        in_pairs: returns the leak of drawn pairs, of any size.
+        in_rows: returns that of at most so many rows.
     """
 
     source: PairSource
-    leak: Leak
+    nats: float
     seed: int
+    in_pairs: Callable[[], Leak]
+    in_rows: Callable[[int], Leak]
 
     @property
     def block(self) -> int | None:
@@ -104,11 +109,11 @@ class PlantedPairs:
         found = self.source.rows(most, matched=False)
         if not matched:
             return found
-        generator = torch.Generator().manual_seed(self.seed)
-        return Leak.like(found.rows(slice(0, SAMPLE)), self.leak.nats).into(found, generator)
+        leak = replace(self.in_rows(most), nats=self.nats)
+        return leak.into(found, torch.Generator().manual_seed(self.seed))
 
     def _of(self, pairs: Pairs, generator: torch.Generator, matched: bool) -> Pairs:
-        return self.leak.into(pairs, generator) if matched else pairs
+        return replace(self.in_pairs(), nats=self.nats).into(pairs, generator) if matched else pairs
 
 
 def planted(parts: PairSplit, nats: float, *, seed: int) -> PairSplit:
@@ -119,10 +124,26 @@ def planted(parts: PairSplit, nats: float, *, seed: int) -> PairSplit:
         nats: information of the planted leak.
         seed: seed of all random draws.
     """
-    sample = parts.fitting.draw(SAMPLE, torch.Generator().manual_seed(seed), matched=False)
-    leak = Leak.like(sample, nats)
-    return PairSplit(
-        *(PlantedPairs(one, leak, seed) for one in (parts.fitting, parts.stopping, parts.reporting))
+    return planter(parts, seed=seed)(nats)
+
+
+def planter(parts: PairSplit, *, seed: int) -> Callable[[float], PairSplit]:
+    """Return ``planted`` as a function of the size; the directions of all sizes are found once."""
+
+    @cache
+    def in_pairs() -> Leak:
+        rng = torch.Generator().manual_seed(seed)
+        return Leak.like(parts.fitting.draw(SAMPLE, rng, matched=False), 0.0)
+
+    def in_rows(source: PairSource, most: int) -> Leak:
+        return Leak.like(source.rows(most, matched=False).rows(slice(0, SAMPLE)), 0.0)
+
+    sources = [
+        (one, cache(partial(in_rows, one)))
+        for one in (parts.fitting, parts.stopping, parts.reporting)
+    ]
+    return lambda nats: PairSplit(
+        *(PlantedPairs(one, nats, seed, in_pairs, of_rows) for one, of_rows in sources)
     )
 
 

@@ -26,13 +26,13 @@ class Lasting:
 
 
 @pytest.fixture(scope="session")
-def _lasting() -> Iterator[Lasting]:
-    lasting = Lasting()
-    yield lasting
-    lasting.own.shutdown(kill_workers=True)
+def lasting() -> Iterator[Lasting]:
+    made = Lasting()
+    yield made
+    made.own.shutdown(kill_workers=True)
 
 
 @pytest.fixture
-def one_process(_lasting: Lasting, monkeypatch: pytest.MonkeyPatch) -> None:
+def one_process(lasting: Lasting, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let monitors use the process of earlier tests."""
-    monkeypatch.setattr(background, "ProcessPoolExecutor", lambda **given: _lasting)
+    monkeypatch.setattr(background, "ProcessPoolExecutor", lambda **given: lasting)

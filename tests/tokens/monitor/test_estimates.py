@@ -1,12 +1,15 @@
 """Estimates in the background: from streams and from checkpoints; what fails is a line."""
 
+import os
 import time
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from joblib.externals.loky.process_executor import ProcessPoolExecutor
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -26,15 +29,6 @@ class Failing:
 
     def __call__(self) -> dict[str, Any]:
         raise ValueError("of the job\nwith a second line")
-
-
-class Dying:
-    """A job that ends its process."""
-
-    def __call__(self) -> dict[str, Any]:
-        import os
-
-        os._exit(1)
 
 
 class Sleeping:
@@ -189,13 +183,25 @@ def test_a_failed_estimate_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert monitor.notes == ["no estimate at step 120: ValueError: of the job"]
 
 
-def test_a_process_that_dies_is_a_line_and_the_next_estimate_has_a_new_one() -> None:
-    background = Background(waiting=2)
-    assert background.submit(1, Dying()) is None
-    background._running[0][1].exception(LONGEST)
-    assert background.ready() == [(1, "its process died (killed, or out of memory)")]
-    assert background.submit(2, Sleeping(0)) is None
-    ((step, found),) = background.finish(LONGEST)
+def test_a_process_that_dies_is_a_line_and_the_next_estimate_has_a_new_one(
+    lasting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that dies imports nothing; the next one is that of other tests."""
+    asked: list[dict[str, Any]] = []
+
+    def made(**given: Any) -> Any:
+        asked.append(given)
+        return ProcessPoolExecutor(max_workers=1) if len(asked) == 1 else lasting
+
+    monkeypatch.setattr(background, "ProcessPoolExecutor", made)
+    one = Background(waiting=2)
+    assert one.submit(1, partial(os._exit, 1)) is None
+    one._running[0][1].exception(LONGEST)
+    assert one.ready() == [(1, "its process died (killed, or out of memory)")]
+    assert one.submit(2, Sleeping(0)) is None
+    ((step, found),) = one.finish(LONGEST)
+    real = {"max_workers": 1, "initializer": background._begin, "env": background._ALONE}
+    assert asked == [real, real]
     assert step == 2
     assert isinstance(found, dict)
     assert found["threads"] == 1

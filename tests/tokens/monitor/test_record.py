@@ -2,9 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,18 +12,13 @@ from leakgauge import InputError, Monitor
 from leakgauge.tokens.monitor.buffers import Reservoir, Ring
 from leakgauge.tokens.monitor.publisher import MOST
 from support.loops import network, train
+from support.processes import begin
 
-TESTS = Path(__file__).parents[2]
 
-ENDLESS = """
-import sys
-from leakgauge import Monitor
-from support.loops import network, train
-
-model = network()
-with Monitor(model, every=1, checkpoints=0, out=sys.argv[1]):
-    train(model, 10**6)
-"""
+def endless(folder: Path) -> None:
+    model = network()
+    with Monitor(model, every=1, checkpoints=0, out=folder):
+        train(model, 10**6)
 
 
 def steps(folder: Path) -> list[int]:
@@ -84,17 +76,16 @@ def test_a_folder_of_another_kind_is_refused(tmp_path: Path, name: str) -> None:
 @pytest.mark.process
 def test_a_killed_run_resumes_its_record(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    environment = {**os.environ, "PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent / 'src'}"}
-    process = subprocess.Popen([sys.executable, "-c", ENDLESS, str(folder)], env=environment)
+    process = begin(endless, folder)
     try:
         file, deadline = folder / "records.jsonl", time.monotonic() + 60
         while not (file.is_file() and file.read_bytes().count(b"\n") > 20):
-            assert process.poll() is None
+            assert process.is_alive()
             assert time.monotonic() < deadline
-            time.sleep(0.05)
+            time.sleep(0.01)
     finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
     before = [int(json.loads(line)["step"]) for line in file.read_bytes().splitlines(True)[:-1]]
     model = network()
     with Monitor(model, every=1, checkpoints=0, out=folder) as monitor:

@@ -1,10 +1,12 @@
-"""The live line of a real process on a terminal; and none without a terminal."""
+"""The live line on a real terminal; and none without a terminal."""
 
+import io
 import os
 import pty
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,23 @@ ENVIRONMENT = {
 }
 
 
-def on_terminal() -> tuple[str, str]:
+def here() -> tuple[str, str]:
+    """What the loop writes in this process to a terminal, and to the other stream."""
+    master, slave = pty.openpty()
+    other = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, open(slave, "w") as terminal:
+        patch.setenv("TERM", "xterm")
+        patch.setenv("COLUMNS", "100")
+        patch.setattr(sys, "stderr", terminal)
+        patch.setattr(sys, "stdout", other)
+        exec(LOOP, {})
+        terminal.flush()
+        shown = os.read(master, 2**16)  # a few lines, which a terminal keeps
+    os.close(master)
+    return shown.decode(), other.getvalue()
+
+
+def in_a_process() -> tuple[str, str]:
     """What the loop writes to a terminal on its error stream, and to a pipe on the other."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
@@ -52,8 +70,13 @@ def on_terminal() -> tuple[str, str]:
     return shown.decode(), output.decode()
 
 
-@pytest.mark.process
-def test_the_live_line_is_seen_on_a_terminal_and_the_loops_output_stays_its_own() -> None:
+@pytest.mark.parametrize(
+    "on_terminal",
+    [here, pytest.param(in_a_process, marks=[pytest.mark.slow, pytest.mark.process])],
+)
+def test_the_live_line_is_seen_on_a_terminal_and_the_loops_output_stays_its_own(
+    on_terminal: Callable[[], tuple[str, str]],
+) -> None:
     shown, output = on_terminal()
     lines = re.findall(r"leak · step (\d+) · cheap (-?\d\.\d{3})", shown)
     assert len({step for step, _ in lines}) >= 3

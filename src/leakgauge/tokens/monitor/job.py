@@ -36,7 +36,7 @@ from leakgauge.tokens.monitor.settings import (
     TOKEN,
     UNSEEN,
 )
-from leakgauge.tokens.planting import planted, unseen_below
+from leakgauge.tokens.planting import planter, unseen_below
 from leakgauge.tokens.report.wording import smallest
 from leakgauge.tokens.settings import CriticSettings
 from leakgauge.tokens.sources import Pairs, PairSplit, split_stream
@@ -178,14 +178,15 @@ def _unseen(
     found: Information, parts: PairSplit, settings: CriticSettings, seed: int
 ) -> dict[str, float]:
     """Return the leak below which the estimate could have seen nothing; empty if it sees one."""
+    if found.bound.low > 0:
+        return {}
     own = derive(seed, "planted")
+    plant = planter(parts, seed=own)
 
     def sees(nats: float) -> bool:
-        return (
-            estimate_information(planted(parts, nats, seed=own), settings, seed=own).bound.low > 0
-        )
+        return estimate_information(plant(nats), settings, seed=own).bound.low > 0
 
-    return {} if found.bound.low > 0 else {UNSEEN: _level(found.bound, sees, LEVELS)}
+    return {UNSEEN: _level(found.bound, sees, LEVELS)}
 
 
 def _linear(parts: PairSplit, seed: int) -> dict[str, Any]:
@@ -194,11 +195,18 @@ def _linear(parts: PairSplit, seed: int) -> dict[str, Any]:
     found = cheap_information(parts.fitting, seed=own)
     placebo = cheap_information(parts.fitting, seed=own, matched=False)
 
-    def sees(nats: float) -> bool:
-        return cheap_information(planted(parts, nats, seed=own).fitting, seed=own).low > 0
+    figures: dict[str, Any] = {
+        LINEAR: plain_interval(found),
+        LINEAR_PLACEBO: plain_interval(placebo),
+    }
+    if found.low > 0:
+        return figures
+    plant = planter(parts, seed=own)
 
-    unseen = {} if found.low > 0 else {LINEAR_UNSEEN: _level(found, sees, LINEAR_LEVELS)}
-    return {LINEAR: plain_interval(found), LINEAR_PLACEBO: plain_interval(placebo), **unseen}
+    def sees(nats: float) -> bool:
+        return cheap_information(plant(nats).fitting, seed=own).low > 0
+
+    return figures | {LINEAR_UNSEEN: _level(found, sees, LINEAR_LEVELS)}
 
 
 def _level(found: Estimate, sees: Callable[[float], bool], levels: Sequence[float]) -> float:

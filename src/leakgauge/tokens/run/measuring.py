@@ -33,7 +33,7 @@ from leakgauge.tokens.metrics import (
     of_critic,
     of_model,
 )
-from leakgauge.tokens.planting import planted, unseen_below
+from leakgauge.tokens.planting import planter, unseen_below
 from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
 from leakgauge.tokens.run.streaming import pairs_of
 from leakgauge.tokens.run.training import ModelCheckpoint
@@ -168,10 +168,10 @@ def smallest_planted(
         assert parts is not None
         parts, settings = _of_critic(parts, at, spec, token, method)
         seed = derive(spec.seed, QUESTION, "planted", token, method)
+        plant = planter(parts, seed=seed)
 
         def sees(nats: float) -> bool:
-            own = planted(parts, nats, seed=seed)
-            found = estimate_information(own, settings, seed=seed, device=spec.device)
+            found = estimate_information(plant(nats), settings, seed=seed, device=spec.device)
             return ends(found.bound).low > 0
 
         least = unseen_below(sees, (*PLANTED, math.inf))
