@@ -221,8 +221,8 @@ def test_the_most_confident_quarter_is_right_where_confidence_says_so() -> None:
 
 
 def test_a_planted_batch_is_rebuilt_and_the_method_is_sure() -> None:
-    x, y = rows(3, seed=2)[None], torch.tensor([[0, 1, 0]])
-    found = attacked(x, y, iterations=250)
+    x, y = rows(3)[None], torch.tensor([[0, 1, 0]])
+    found = attacked(x, y, iterations=800)
     hits, order = cells_right(found.x, x, SCHEMA)
     assert hits.double().mean() >= 0.9
     assert found.matched is not None

@@ -21,6 +21,9 @@ from leakgauge.tokens.words import RAW
 SCALED_ON = 1024
 """Largest number of pairs used to standardise coordinates."""
 
+KEPT = 2**28
+"""Largest size in bytes of the stopping pairs that are kept, and not drawn for each check."""
+
 CLIP = 5.0
 """Largest absolute standardised coordinate, as gradients have heavy tails."""
 
@@ -195,7 +198,7 @@ def fit(
             fused=True,  # saves a third of a step's time
         )
         keeper = _Keeper(networks, measure)
-        stopping: list[list[Pairs]] = []  # drawn once, as every check judges the same pairs
+        stopping: list[list[Pairs]] = []
         for iteration in range(1, settings.iterations + 1):
             drawn = parts.fitting.draw(settings.batch, draws, matched=matched)
             scores, encoder_loss = networks(scaler(drawn.to(device)))
@@ -205,8 +208,10 @@ def fit(
             if settings.patience and iteration % settings.check_every == 0:
                 now = FittedCritic(networks, scaler, iteration, settings)
                 rng = torch_stream(seed, "stop")
-                stopping = stopping or [*now.drawn(parts.stopping, rng, matched=matched)]
-                if keeper.waited(now.judge(stopping), iteration) >= settings.patience:
+                judged = stopping or now.drawn(parts.stopping, rng, matched=matched)
+                if settings.evaluated * drawn.bytes_of_each <= KEPT:
+                    judged = stopping = [*judged]  # every check judges the same pairs
+                if keeper.waited(now.judge(judged), iteration) >= settings.patience:
                     break
         iterations = keeper.restore() if settings.patience else settings.iterations
     networks.eval()

@@ -187,8 +187,7 @@ def _pools(
             }
             features = record_features(task, params, part.x, how.features)
             kept.append(Pairs(sketches("features", features), gradients))
-            each = sum(one[0].nbytes for one in (kept[0].features, *kept[0].gradients.values()))
-            most = min(most, MOST_BYTES // len(rows) // each)
+            most = min(most, MOST_BYTES // len(rows) // kept[0].bytes_of_each)
             need = LOOSE * FEWEST_BLOCKS * how.batch_size
             require(
                 most >= need,

@@ -42,6 +42,11 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.features)
 
+    @property
+    def bytes_of_each(self) -> int:
+        """Size of one pair in bytes."""
+        return sum(one[0].nbytes for one in (self.features, *self.gradients.values()))
+
     def map(self, change: Callable[[Tensor], Tensor]) -> "Pairs":
         """Return the pairs with each tensor changed."""
         gradients = {name: change(leaf) for name, leaf in self.gradients.items()}
