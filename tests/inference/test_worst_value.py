@@ -8,6 +8,7 @@ from scipy.stats import norm
 
 from leakgauge.core.rng import stream
 from leakgauge.inference import Energies
+from leakgauge.inference.report.rows import rows_of_tests
 from leakgauge.inference.report.titles import adversary_tests
 from leakgauge.inference.report.verdict import ONE_VALUE, verdict
 from leakgauge.inference.report.worst_value import leaking_value, worst_value
@@ -40,6 +41,10 @@ def test_a_value_that_leaks_is_the_verdict_where_the_mean_is_inconclusive() -> N
     assert "The value `hiv` of `" in found.text
     assert "as the highest of 10" in found.text
     assert "On average over the 10 values, " in found.text
+    assert (found.metric, found.figure.value) == (WORST_VALUE, 1.0)
+    assert (found.auroc.value, found.strength) == (0.6, 1.0)
+    (row,) = rows_of_tests([found])
+    assert (row.metric, row.estimate) == ("AUROC of the value that leaks most", found.figure)
 
 
 def test_it_is_said_next_to_a_mean_that_leaks() -> None:
@@ -47,6 +52,7 @@ def test_it_is_said_next_to_a_mean_that_leaks() -> None:
     found = verdict(make_run(), test)
     assert found is not None
     assert found.headline != ONE_VALUE
+    assert (found.metric, found.figure) == (AUROC, found.auroc)
     assert "The value `hiv` of `" in found.text
 
 

@@ -72,14 +72,14 @@ def urgency(one: InferenceVerdict) -> tuple[int, float]:
 
 
 def _row(one: InferenceVerdict) -> Row:
-    beyond = beyond_of(one.test)
+    beyond = None if one.one_value else beyond_of(one.test)
     return Row(
         ask=one.test.game,
         verdict=one.headline,
         level=one.level,
         text=one.text,
-        metric=METRICS[AUROC].label,
-        estimate=one.auroc,
+        metric=METRICS[one.metric].label,
+        estimate=one.figure,
         chance=one.chance,
         strength=one.strength,
         secret=secret_of(one.test),

@@ -149,6 +149,8 @@ def explained_by_labels(
         labels = baselines.get(one.test.game, {}).get(LABELS_ALONE)
         if labels is None or one.level not in LEAKS or labels.estimate.low <= labels.chance:
             continue
+        if one.one_value:  # the labels were read on average over the values
+            continue
         if one.auroc.value <= labels.estimate.value + AS_MUCH:
             warnings.append(
                 f"{one.test.game} inference: the labels of a batch reveal {labels.secret!r} "

@@ -22,7 +22,7 @@ from leakgauge.report.levels import HEADLINES, level_of, strength_of
 from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement, Run
-from leakgauge.results.scores import smallest_detectable
+from leakgauge.results.scores import AUROC, WORST_VALUE, smallest_detectable
 from leakgauge.runs.spec import NONE
 
 ONE_VALUE = "One value leaks"
@@ -43,8 +43,9 @@ class InferenceVerdict:
             one excluded), ``"inconclusive"`` (neither), or ``"below"`` (the test is not valid).
         headline: the level in words; ``ONE_VALUE`` where the level is that of a single value.
         text: a few sentences of plain text with names in backticks.
-        auroc: AUROC of the test.
+        auroc: AUROC of the test, the mean over the values of a secret.
         chance: AUROC without leakage.
+        one_value: the value on which the verdict rests, where the mean does not show its leak.
     """
 
     test: Test
@@ -54,11 +55,22 @@ class InferenceVerdict:
     text: str
     auroc: Estimate
     chance: float
+    one_value: WorstValue | None = None
+
+    @property
+    def metric(self) -> str:
+        """The metric of ``figure``."""
+        return AUROC if self.one_value is None else WORST_VALUE
+
+    @property
+    def figure(self) -> Estimate:
+        """The figure on which the verdict rests."""
+        return self.auroc if self.one_value is None else self.one_value.among_all
 
     @property
     def strength(self) -> float:
-        """AUROC rescaled from guessing (0) to always right (1)."""
-        return strength_of(self.auroc, self.chance)
+        """The figure rescaled from guessing (0) to always right (1)."""
+        return strength_of(self.figure, self.chance)
 
 
 def verdicts(run: Run, measurements: Sequence[Measurement]) -> list[InferenceVerdict]:
@@ -78,14 +90,15 @@ def verdict(run: Run, test: Test) -> InferenceVerdict | None:
     text = writers[level](run, one) if level in writers else _leak(run, one, beyond_of(test))
     if level == "inconclusive" and _trials_show(one):
         headline, text = few_seeds(run), _undecided(run, one)
-    worst = leaking_value(test)
+    worst, alone = leaking_value(test), None
     if worst is not None and level in ("none", "inconclusive"):
-        level, headline = level_of(worst.among_all), ONE_VALUE
+        level, headline, alone = level_of(worst.among_all), ONE_VALUE, worst
         mean = f"{text[:1].lower()}{text[1:]}"
         text = f"{_of_value(one, worst)} On average over the {worst.count} values, {mean}"
     elif worst is not None and level != "below":
         text = f"{text} {_of_value(one, worst)}"
-    return InferenceVerdict(test, title(test), level, headline, text, one.estimate, one.chance)
+    found = test, title(test), level, headline, text, one.estimate, one.chance
+    return InferenceVerdict(*found, alone)
 
 
 def _of_value(one: Measurement, worst: WorstValue) -> str:

@@ -106,7 +106,7 @@ def test_views(
                 test=test,
                 title=title(test),
                 verdict=answered,
-                gauge={} if answered is None else gauge(answered.auroc, answered.chance),
+                gauge={} if answered is None else gauge(answered.figure, answered.chance),
                 leads=id(test) in leads,
                 shown=at_length,
                 charts=_charts(test, floors, name) if at_length else [],
