@@ -54,6 +54,7 @@ def test_the_interface_loads_no_page_and_no_learner_and_every_public_name_can_be
     assert loaded(code, "nothing") == []
 
 
+@pytest.mark.slow
 def test_an_audit_that_is_refused_loads_no_chart_no_learner_and_no_statistics() -> None:
     code = (
         "import sys; from leakgauge.cli import main\n"

@@ -107,7 +107,10 @@ CLAIM = ("--label", "income", "--attribute", "sex", "--clip", 1, "--noise", 1, "
     [
         (("--private", 1, "--rounds", 1), "--private is 1; expected a whole number of 2 or more"),
         (("--private", 100), "without --rounds nothing is trained"),
-        (("--mechanism", "builtins:print"), "the mechanism released NoneType"),
+        (
+            ("--mechanism", "builtins:print", "--canary", "random"),
+            "the mechanism released NoneType",
+        ),
     ],
 )
 def test_a_claim_that_means_nothing_is_refused(

@@ -159,6 +159,7 @@ def printed(script: str, seed: str) -> str:
     ).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_digest_is_that_of_every_process(capsys: pytest.CaptureFixture[str]) -> None:
     """Also of one in which the same sets have another order."""

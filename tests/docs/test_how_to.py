@@ -8,7 +8,7 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 TESTED_ELSEWHERE = {"monitor.md", "opacus.md"}
-SLOW = {"flower-privacy.md"}  # tested in one process, too
+SLOW = {"flower-privacy.md", "compare.md", "text.md"}  # other tests do the same, too
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"^# (\w+\.py)\b")
 

@@ -75,7 +75,9 @@ CASES = [
     *([one] for one in ROW_COMMAND.findall(README)),
 ]
 CASES = [case for case in CASES if case]
-COVERED = (  # the first five by ``--ask all``, the others by tests of the command line and of runs
+COVERED = (  # by tests of the questions, of the command line and of runs
+    "audit randhie --ask all",
+    "audit randhie --ask reconstruction --set reconstruction.images",
     *(f"audit randhie --ask {one}" for one in ("property", "attribute", "proportion", "layers")),
     "audit randhie --ask timeline",
     "audit randhie --defense prune",

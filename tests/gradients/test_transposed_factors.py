@@ -118,6 +118,7 @@ def test_a_monitor_leaves_out_an_embedding_that_is_tied_to_the_outputs() -> None
     assert "c_attn" not in monitor.notes[0]
 
 
+@pytest.mark.slow
 def test_another_class_of_that_name_has_no_factors_and_transformers_stays_unloaded() -> None:
     class Conv1D(nn.Linear):
         """A layer of a user."""

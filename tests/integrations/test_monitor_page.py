@@ -32,6 +32,7 @@ def block(words: str) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

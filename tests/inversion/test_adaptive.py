@@ -184,8 +184,10 @@ def attacked(objective: Objective, sent: Grads, gradient: Callable, like: Tensor
 
 @pytest.mark.parametrize(
     ("defense", "objective"),
-    [(PruneTransform(0.95), Pruned(Cosine())), (SignTransform(), SoftSigns(Cosine()))],
-    ids=["prune", "sign"],
+    [
+        pytest.param(PruneTransform(0.95), Pruned(Cosine()), id="prune", marks=pytest.mark.slow),
+        pytest.param(SignTransform(), SoftSigns(Cosine()), id="sign"),
+    ],
 )
 def test_who_knows_the_defense_rebuilds_more(defense, objective: Objective) -> None:
     with torch.random.fork_rng():

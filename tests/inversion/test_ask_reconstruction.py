@@ -119,7 +119,9 @@ def test_images_of_one_batch(go: Go, pictures: Path, tmp_path: Path) -> None:
     assert asked == told(go, "invert", pictures, *again)
 
 
-@pytest.mark.parametrize(("size", "images"), [(1, 8), (3, 9), (8, 8), (9, 9)])
+@pytest.mark.parametrize(
+    ("size", "images"), [(1, 8), pytest.param(3, 9, marks=pytest.mark.slow), (8, 8), (9, 9)]
+)
 def test_whole_batches_of_at_least_eight(go: Go, table: Path, size: int, images: int) -> None:
     words = ("--ask", "reconstruction", "--batch-size", size)
     assert told(go, "audit", table, *TABLE, *words)["images"] == images

@@ -87,6 +87,7 @@ def test_other_updates_make_the_bound_smaller_and_no_false_alarm() -> None:
     assert low < high
 
 
+@pytest.mark.slow
 def test_the_smallest_violation_is_seen_in_half_of_the_cases() -> None:
     rng, rounds = np.random.default_rng(4), 6
     claimed = scored(rng, 1.0, rounds=rounds)

@@ -389,6 +389,7 @@ def refused(
     return output.err
 
 
+@pytest.mark.slow
 def test_a_damaged_grid_ends_as_an_undamaged_one(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:

@@ -99,6 +99,8 @@ def test_an_interrupt_whose_exception_python_drops_ends_it_too() -> None:
     program = """
 import signal, sys
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
+
 class Dropped:
     def __del__(self):
         signal.raise_signal(signal.SIGINT)

@@ -97,6 +97,7 @@ def test_a_tiny_cell_of_the_table_plays_and_is_judged(
     assert "lenet-relu   ours   information, infonce" in text
 
 
+@pytest.mark.slow
 def test_the_page_of_a_grid_over_batch_sizes_has_heat_maps(tmp_path: Path) -> None:
     grid = {
         "name": "sizes",

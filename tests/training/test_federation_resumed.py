@@ -53,6 +53,7 @@ def test_a_federation_goes_on_from_any_state() -> None:
     assert list(over) == []
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_federation_that_is_killed_and_goes_on_ends_the_same(tmp_path: Path) -> None:
     """A real process, killed by SIGKILL between two rounds or in the middle of one."""
