@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError
+from leakgauge.core.rng import own_randomness
 from leakgauge.results.measurements import HEADLINE, CellContext, Estimate
 from leakgauge.tokens.estimation import (
     Information,
@@ -18,7 +19,7 @@ from leakgauge.tokens.estimation import (
     vectors,
 )
 from leakgauge.tokens.estimators import estimator
-from leakgauge.tokens.fitting import Scaler, TokenCritic, fit, own_randomness
+from leakgauge.tokens.fitting import Scaler, TokenCritic, fit
 from leakgauge.tokens.networks import Autoencoder, Critic, FlatToken, GradientTransformer, encoder
 from leakgauge.tokens.run.measuring import CheckpointFigure
 from leakgauge.tokens.run.summarising import summarised

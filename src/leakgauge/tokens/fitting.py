@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from leakgauge.core.checks import require
-from leakgauge.core.rng import derive, torch_stream
+from leakgauge.core.rng import derive, own_randomness, torch_stream
 from leakgauge.results.statistics import student_t
 from leakgauge.tokens.estimators import Estimator, critic_gap, estimator, jackknife
 from leakgauge.tokens.networks import Critic, encoder
@@ -216,23 +215,6 @@ def fit(
         iterations = keeper.restore() if settings.patience else settings.iterations
     networks.eval()
     return FittedCritic(networks, scaler, iterations, settings)
-
-
-@contextmanager
-def own_randomness(seed: int, device: torch.device | str) -> Iterator[None]:
-    """Seed torch's global generators inside the block, and restore them after it.
-
-    Weights and dropout of torch's own modules draw only from these. Generators of other devices,
-    which ``torch.manual_seed`` would seed too, stay unchanged.
-    """
-    where = torch.device(device)
-    on_cuda = where.type == "cuda"
-    with torch.random.fork_rng([where] if on_cuda else []):
-        torch.default_generator.manual_seed(seed)
-        if on_cuda:
-            with torch.cuda.device(where):
-                torch.cuda.manual_seed(seed)
-        yield
 
 
 class _Keeper:

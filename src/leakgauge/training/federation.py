@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
-from leakgauge.core.rng import stream
+from leakgauge.core.rng import own_randomness, stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params, Task, all_finite
 from leakgauge.gradients.probing import explained
 from leakgauge.training.catalog import SGD
-from leakgauge.training.local import defended, drawing, gradient_alone, train
+from leakgauge.training.local import defended, gradient_alone, train
 from leakgauge.training.participant import Trainee, Turn
 from leakgauge.training.protocol import FEDAVG, FEDSGD, STEPS, Protocol
 from leakgauge.training.state import State, Tensors, average, check_tensors
@@ -213,7 +213,7 @@ def upload_of(
     gradient: dict[str, Tensor] = {}
     mover = gradient_alone(gradient) if protocol.kind == FEDSGD else turn.mover or protocol.mover()
     defense = turn.defense if at_steps else None
-    with drawing(turn.model_seed, turn.data.x.device):
+    with own_randomness(turn.model_seed, turn.data.x.device):
         after = train(
             task, received, turn.data, rows, over=mover, defense=defense, noise_seed=turn.noise_seed
         )

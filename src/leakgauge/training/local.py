@@ -1,13 +1,14 @@
 """Local training: steps of gradients, each defended, from a model's tensors to its tensors."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from leakgauge.core.copying import copy_of
+from leakgauge.core.rng import own_randomness
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.defenses import Defense
 from leakgauge.gradients.clipping import clipped_gradient_function
@@ -64,14 +65,6 @@ def refusal_in_training(task: Task) -> AbstractContextManager[None]:
     return explained(f"{type(task.model).__name__} or its loss fails in training")
 
 
-@contextmanager
-def drawing(seed: int, device: torch.device) -> Iterator[None]:
-    """Let a model draw from torch's own generators by a seed, and restore them afterwards."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
-
-
 def plain_sgd(lr: float) -> Mover:
     """Return a mover by steps of plain SGD."""
 
@@ -123,7 +116,7 @@ def trained(
 
     ``model_seed`` is the seed of its random numbers in training, such as dropout.
     """
-    with drawing(model_seed, data.x.device), refusal_in_training(task):
+    with own_randomness(model_seed, data.x.device), refusal_in_training(task):
         return train(task, tensors, data, batches, over=over, defense=None, noise_seed=0)
 
 

@@ -5,13 +5,13 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 
-from leakgauge.core.rng import derive
+from leakgauge.core.rng import derive, own_randomness
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.defenses import Defense
 from leakgauge.gradients import params_of
 from leakgauge.gradients.probing import fresh_buffers, refuse_written
 from leakgauge.gradients.watching import OperationWatcher
-from leakgauge.training.local import drawing, plain_sgd, refusal_in_training, train
+from leakgauge.training.local import plain_sgd, refusal_in_training, train
 from leakgauge.training.optimizers import Optimizing
 from leakgauge.training.state import working_copy
 
@@ -52,7 +52,7 @@ def train_epoch(
         Li et al., CCS 2024, section 5.1.4.
     """
     order = torch.from_numpy(rng.permutation(len(data))).to(data.y.device)
-    with drawing(derive(noise_seed, "model"), data.y.device), refusal_in_training(task):
+    with own_randomness(derive(noise_seed, "model"), data.y.device), refusal_in_training(task):
         trained = train(
             task,
             params,

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from leakgauge.core.checks import require
-from leakgauge.core.rng import derive, stream
+from leakgauge.core.rng import derive, own_randomness, stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.runs.checkpoint import Checkpoint, restore_optimizer
@@ -21,7 +21,7 @@ from leakgauge.tokens.run.streaming import MOST, Stream
 from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import CHECKPOINT, QUESTION, STREAM, STREAM_TO_CHECKPOINT
 from leakgauge.training.catalog import own_rate, parse_optimizer
-from leakgauge.training.local import Mover, StepCallback, drawing, in_evaluation, plain_sgd, train
+from leakgauge.training.local import Mover, StepCallback, in_evaluation, plain_sgd, train
 from leakgauge.training.state import tensors_of, working_copy
 
 
@@ -212,7 +212,7 @@ def _sub_epoch(
         over = _watched(over, observed, seen_by, (data.x[batch] for batch in batches))
     defense = None if text == NONE else defense_of(spec, text)
     seed = derive(spec.seed, QUESTION, "noise", text, step)
-    with drawing(derive(seed, "model"), data.y.device):
+    with own_randomness(derive(seed, "model"), data.y.device):
         return train(
             prepared.task, tensors, data, batches, over=over, defense=defense, noise_seed=seed
         )
