@@ -40,17 +40,17 @@ def test_a_planted_secret_is_found(attack) -> None:
 @pytest.mark.parametrize("values", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.calibration
 def test_no_secret_in_the_data_is_chance(values: int) -> None:
-    """Over seeds, the 95 % interval may miss now and then: 16 of 20 hold with probability 0.997."""
+    """Over seeds, the 95 % interval may miss now and then: 9 of 12 hold with probability 0.998."""
     held = []
-    for seed in range(20):
+    for seed in range(12):
         data = records(0.0, n=1200, values=values, seed=seed)
         auroc = figure(audit(small_stage(data, SMALL, rounds=1, seed=seed)), "auroc").estimate
         held.append(auroc.low <= 0.5 <= auroc.high)
-    assert sum(held) >= 16
+    assert sum(held) >= 9
 
 
 def test_three_secrets_are_distinguished() -> None:
-    found = audit(small_stage(records(4.0, values=3), FOREST))
+    found = audit(small_stage(records(4.0, n=3000, values=3), FOREST))
     assert figure(found, "auroc").estimate.value > 0.99
     assert figure(found, "success").chance == pytest.approx(1 / 3)
 

@@ -198,7 +198,7 @@ def counted(kept: list[torch.Tensor], *attacks: Attack, **settings) -> GameStage
 def test_a_defense_is_learned_once_in_each_round() -> None:
     """Training, the round's attacks and those on all rounds together share it."""
     rounds: list[torch.Tensor] = []
-    audit(counted(rounds, Joint(directions=0, batches=100, folds=2)))
+    audit(counted(rounds, Joint(directions=0, batches=40, folds=2)))
     assert len(rounds) == 2
     assert not torch.equal(rounds[0], rounds[1])
 

@@ -314,7 +314,7 @@ def test_matching_runs_with_others_on_the_same_gradients() -> None:
 
 def test_matching_does_not_depend_on_chunks() -> None:
     stages = [
-        replace(stage, max_bytes=size, attacks=(Matching(50),))
+        replace(stage, max_bytes=size, attacks=(Matching(20),))
         for stage in ready(source(people()), spec("attribute", adversaries=("matching",))).stages
         for size in (2**27, 2**15)
     ]
@@ -382,7 +382,9 @@ PICTURES = {"label": "smile", "secret": "glasses", "group": None, "shadow": 200}
 
 def test_pictures_are_played_with_a_cnn_and_other_columns_are_no_features() -> None:
     frame, pixels = pictures()
-    prepared = ready(source(frame, pixels), spec("property", adversaries=("energies",), **PICTURES))
+    prepared = ready(
+        source(frame, pixels), spec("property", adversaries=("energies:batches=100",), **PICTURES)
+    )
     stage = prepared.stages[0]
     assert stage.private.x.shape[1:] == (3, 16, 16)
     assert "Conv2d" in repr(stage.task.model)

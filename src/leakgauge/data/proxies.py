@@ -230,9 +230,9 @@ def _areas(scores: Floats | Ints, positive: Ints, negative: Ints) -> Floats:
     It is computed from whole numbers, so that rounding does not depend on the order of scores.
     """
     order = np.argsort(scores, axis=0)
-    scores = np.take_along_axis(scores, order, 0)
+    ordered = np.take_along_axis(scores, order, 0)
     high, low = (np.take_along_axis(counts, order, 0) for counts in (positive, negative))
-    place, differs = np.arange(len(scores))[:, None], scores[1:] != scores[:-1]
+    place, differs = np.arange(len(scores))[:, None], ordered[1:] != ordered[:-1]
     edge = np.ones((1, scores.shape[1]), dtype=bool)
     first = np.where(np.concatenate([edge, differs]), place, 0)
     last = np.where(np.concatenate([differs, edge]), place, len(scores) - 1)
