@@ -31,7 +31,7 @@ SMALL = {"batch_size": 16, "rounds": 2, "trials": 200, "shadow": 200}
 @pytest.fixture(scope="module")
 def rand() -> Source:
     source = open_data("randhie")
-    return replace(source, frame=source.frame.iloc[:3000].reset_index(drop=True))
+    return replace(source, frame=source.frame.iloc[:1800].reset_index(drop=True))
 
 
 def asked(out: Path, source: Source, **settings) -> AuditRun:

@@ -22,7 +22,7 @@ DEFENSES = ("none", "prune:rate=0.9")
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
     """The report on a model under two defenses, whose classes have hostile names."""
-    data, out = noise(800, seed=0, classes=4), tmp_path_factory.mktemp("page") / "run"
+    data, out = noise(1200, seed=0, classes=4), tmp_path_factory.mktemp("page") / "run"
     schema = Schema((), HOSTILE, tuple(f"{HOSTILE} {code}" for code in range(4)), {})
     named = Dataset(data.x, data.y, schema=schema)
     task = network(seed=0, classes=4)
