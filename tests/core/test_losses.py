@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.nn.functional import cross_entropy
 
 from leakgauge.core.checks import InputError
-from leakgauge.core.losses import exact_loss, log_losses
+from leakgauge.core.losses import exact_loss, log_losses, record_losses
 from leakgauge.core.reductions import refuse_summed
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Task
@@ -68,16 +68,31 @@ def test_a_loss_is_known_as_cross_entropy_by_what_it_computes(loss: nn.Module) -
     """Not by its class: the exact loss and its slopes are those of plain autograd."""
     outputs = torch.randn(5, 4, generator=torch.Generator().manual_seed(0)).double()
     codes = torch.tensor([0, 3, 1, 2, 2])
-    found, wanted = (
+    found, looked_through, wanted = (
         (value, torch.autograd.grad(value, leaf)[0])
         for value, leaf in (
             (f(leaf, codes), leaf)
-            for f in (exact_loss(loss), loss)
+            for f in (exact_loss(loss), exact_loss(loss, codes), loss)
             for leaf in [outputs.clone().requires_grad_()]
         )
     )
-    for one, other in zip(found, wanted, strict=True):
+    for one, same, other in zip(found, looked_through, wanted, strict=True):
         torch.testing.assert_close(one, other)
+        assert torch.equal(same, one)
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_an_exact_loss_is_vectorised_where_no_target_is_ignored(*, ignored: bool) -> None:
+    """A loop over records takes ten times as long."""
+    outputs = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    codes = torch.tensor([0, 3, 1, 2, 2])
+    loss = exact_loss(nn.CrossEntropyLoss(ignore_index=2 if ignored else -100), codes)
+    each = record_losses(loss, outputs, codes, vectorised=False)
+    if ignored:
+        with pytest.raises(RuntimeError, match="data-dependent"):
+            record_losses(loss, outputs, codes, vectorised=True)
+    else:
+        assert torch.equal(record_losses(loss, outputs, codes, vectorised=True), each)
 
 
 @settings(max_examples=30, deadline=None)

@@ -40,17 +40,17 @@ def test_a_planted_secret_is_found(attack) -> None:
 @pytest.mark.parametrize("values", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.calibration
 def test_no_secret_in_the_data_is_chance(values: int) -> None:
-    """Over seeds, the 95 % interval may miss now and then: 16 of 20 hold with probability 0.997."""
+    """Over seeds, the 95 % interval may miss now and then: 9 of 12 hold with probability 0.998."""
     held = []
-    for seed in range(20):
-        data = records(0.0, n=1200, values=values, seed=seed)
+    for seed in range(12):
+        data = records(0.0, n=1050, values=values, seed=seed)
         auroc = figure(audit(small_stage(data, SMALL, rounds=1, seed=seed)), "auroc").estimate
         held.append(auroc.low <= 0.5 <= auroc.high)
-    assert sum(held) >= 16
+    assert sum(held) >= 9
 
 
 def test_three_secrets_are_distinguished() -> None:
-    found = audit(small_stage(records(4.0, values=3), FOREST))
+    found = audit(small_stage(records(4.0, n=3000, values=3), FOREST))
     assert figure(found, "auroc").estimate.value > 0.99
     assert figure(found, "success").chance == pytest.approx(1 / 3)
 
@@ -68,7 +68,8 @@ def test_every_round_and_the_accumulation_have_every_metric() -> None:
 @pytest.mark.parametrize("prior", [pytest.param("uniform", marks=pytest.mark.slow), "empirical"])
 def test_sums_of_the_first_rounds_are_those_of_log_posteriors(prior: str) -> None:
     """Besides Eq. 4 as it is printed, and scikit-learn's AUROC."""
-    stage = small_stage(records(0.7, n=1500), LOGISTIC, rounds=5, prior=prior)
+    attack = Logistic(batches=100)
+    stage = small_stage(records(0.7, n=1500), attack, rounds=5, prior=prior, trials=200)
     *starts, final = trajectory(stage)
     rounds = [attack_round(stage, number, params) for number, params in enumerate(starts, start=1)]
     found = measure(stage, rounds, final, dataset="d", label="l")
@@ -146,10 +147,10 @@ def test_private_shadow_and_test_records_never_overlap() -> None:
 
 
 def test_memory_bound_does_not_change_what_is_found() -> None:
-    data = records(1.0)
+    data, attack = records(1.0), Logistic(batches=100)
     found = []
     for max_bytes in (2**28, 2**17):
-        stage = small_stage(data, LOGISTIC, rounds=1, max_bytes=max_bytes)
+        stage = small_stage(data, attack, rounds=1, max_bytes=max_bytes, trials=200)
         found.append(
             attack_round(stage, 1, next(trajectory(stage))).log_posterior["static logistic"]
         )

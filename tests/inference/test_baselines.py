@@ -70,8 +70,8 @@ def test_candidates_are_compared_by_their_labels() -> None:
 def test_they_are_measured_with_the_adversary_and_do_not_depend_on_the_round() -> None:
     found = [
         m
-        for rounds in (1, 3)
-        for m in audit(small_stage(records(1.2, n=1800), Energies(batches=200), rounds=rounds))
+        for rounds in (1, 2)
+        for m in audit(small_stage(records(1.2, n=1800), Energies(batches=60), rounds=rounds))
         if m.metric in (LABELS_ALONE, FEATURES_ALONE)
     ]
     by_metric: dict[str, list[Measurement]] = {}

@@ -198,14 +198,14 @@ def counted(kept: list[torch.Tensor], *attacks: Attack, **settings) -> GameStage
 def test_a_defense_is_learned_once_in_each_round() -> None:
     """Training, the round's attacks and those on all rounds together share it."""
     rounds: list[torch.Tensor] = []
-    audit(counted(rounds, Joint(directions=0, batches=100, folds=2)))
+    audit(counted(rounds, Joint(directions=0, batches=40, folds=2)))
     assert len(rounds) == 2
     assert not torch.equal(rounds[0], rounds[1])
 
 
 def test_a_defense_that_does_not_fit_is_learned_anew() -> None:
     rounds: list[torch.Tensor] = []
-    audit(counted(rounds, Forest(trees=2, batches=50), max_bytes=2**14, rounds=1))
+    audit(counted(rounds, Forest(trees=2, batches=20), max_bytes=2**14, rounds=1))
     assert len(rounds) == 2  # for training and for the attack
     assert torch.equal(rounds[0], rounds[1])
 

@@ -23,17 +23,19 @@ from leakgauge.runs.question import Silent
 from leakgauge.runs.sources import task_source
 from support.synthetic import records, small_task
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 SMALL = {"batch_size": 16, "rounds": 2, "trials": 200, "shadow": 200}
 
 
 @pytest.fixture(scope="module")
 def rand() -> Source:
     source = open_data("randhie")
-    return replace(source, frame=source.frame.iloc[:3000].reset_index(drop=True))
+    return replace(source, frame=source.frame.iloc[:1800].reset_index(drop=True))
 
 
 def asked(out: Path, source: Source, **settings) -> AuditRun:
-    quick = {**SMALL, "adversary": ("energies",)}
+    quick = {**SMALL, "adversary": ("energies:batches=100",)}
     spec = InferenceSpec(**{"data": source.name, **quick, **settings})
     resolved = prepare_all({QUESTION.name: (QUESTION, spec)}, source=source)
     description = describe("audit", resolved)
@@ -50,7 +52,8 @@ def test_an_answer_is_kept_and_read_back(rand: Source, tmp_path: Path, monkeypat
         "defense": ("none", "prune:rate=0.9"),
         "ratio_bins": 2,
         "rounds": 1,
-        "adversary": ("energies:batches=100", "forest:trees=5,batches=50"),
+        "trials": 100,
+        "adversary": ("energies:batches=50", "forest:trees=5,batches=50"),
     }
     first = asked(tmp_path / "run", rand, **settings)
     monkeypatch.setattr(answering, "attack_round", killed)

@@ -314,8 +314,10 @@ def test_matching_runs_with_others_on_the_same_gradients() -> None:
 
 def test_matching_does_not_depend_on_chunks() -> None:
     stages = [
-        replace(stage, max_bytes=size, attacks=(Matching(50),))
-        for stage in ready(source(people()), spec("attribute", adversaries=("matching",))).stages
+        replace(stage, max_bytes=size, attacks=(Matching(20),))
+        for stage in ready(
+            source(people()), spec("attribute", adversaries=("matching",), trials=80)
+        ).stages
         for size in (2**27, 2**15)
     ]
     said = [
@@ -368,7 +370,7 @@ def test_a_perturbation_aims_at_another_person_where_persons_are_asked_for() -> 
     assert set(said) == {"static plda", "adaptive plda"}
 
 
-def pictures(n: int = 900) -> tuple[pd.DataFrame, np.ndarray]:
+def pictures(n: int = 600) -> tuple[pd.DataFrame, np.ndarray]:
     """Brighter where the secret is yes."""
     rng = stream(0, "pictures")
     secret, label = rng.integers(2, size=n), rng.integers(2, size=n)
@@ -382,7 +384,9 @@ PICTURES = {"label": "smile", "secret": "glasses", "group": None, "shadow": 200}
 
 def test_pictures_are_played_with_a_cnn_and_other_columns_are_no_features() -> None:
     frame, pixels = pictures()
-    prepared = ready(source(frame, pixels), spec("property", adversaries=("energies",), **PICTURES))
+    prepared = ready(
+        source(frame, pixels), spec("property", adversaries=("energies:batches=100",), **PICTURES)
+    )
     stage = prepared.stages[0]
     assert stage.private.x.shape[1:] == (3, 16, 16)
     assert "Conv2d" in repr(stage.task.model)

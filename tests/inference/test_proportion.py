@@ -186,14 +186,15 @@ def test_the_prior_of_a_question_counts_all_values_above_it() -> None:
 
 
 def test_held_out_batches_of_a_proportion_can_be_scored_too() -> None:
-    few = replace(FOREST, trees=5, batches=100)
-    stage = small_stage(records(3.0), few, ask="proportion", batch_size=20, stack=True)
+    few = replace(FOREST, trees=5, batches=60)
+    stage = small_stage(records(3.0), few, trials=300, ask="proportion", batch_size=20, stack=True)
     found = {r.round for r in audit(stage)}
     assert {"accumulated", "stacked", 1, 2} <= found
 
 
 def test_fresh_batches_are_scored_on_other_held_out_batches_each_round() -> None:
-    stage = small_stage(records(2.0), FOREST, batches=FRESH, stack=True)
+    few = replace(FOREST, trees=5, batches=60)
+    stage = small_stage(records(2.0), few, batches=FRESH, stack=True, trials=300)
     shadows_of_round = [
         stage.game.shadow(
             stage.task,
@@ -207,7 +208,7 @@ def test_fresh_batches_are_scored_on_other_held_out_batches_each_round() -> None
     uniform = np.log([0.5, 0.5])
     rng = stream(0, "fit")
     one, other = (
-        held_out_scores(FOREST, FOREST.fit(b, uniform, rng=rng), b, batches=300, rng=rng)
+        held_out_scores(few, few.fit(b, uniform, rng=rng), b, batches=60, rng=rng)
         for b in shadows_of_round
     )
     assert not np.array_equal(one.secret, other.secret)

@@ -13,7 +13,7 @@ from support.synthetic import records, small_stage
 
 
 def test_a_record_whose_batches_are_named_is_named_by_its_row() -> None:
-    stage = small_stage(records(0.0), rounds=1)
+    stage = small_stage(records(0.0, n=3000), rounds=1)
     rows = stage.trials.rows.numpy()
     planted = int(np.bincount(rows.ravel()).argmax())
     odds = stream(0, "odds").normal(size=len(rows)) + 9.0 * (rows == planted).any(axis=1)

@@ -35,9 +35,9 @@ PANEL = ("energies", "quotients")
 KEY = f"static {ROUND_MEANS}"
 
 
-def staged(shift: float = 0.4, *, rounds: int = 4, **settings):
+def staged(shift: float = 0.4, *, rounds: int = 4, n: int = 1800, **settings):
     attacks = [parse_adversary(name) for name in PANEL]
-    stage = small_stage(records(shift), *attacks, rounds=rounds, lr=0.1, **settings)
+    stage = small_stage(records(shift, n=n), *attacks, rounds=rounds, lr=0.1, **settings)
     return replace(stage, panel=PANEL)
 
 
@@ -102,7 +102,7 @@ def test_the_sum_needs_several_rounds(trained) -> None:
 
 def test_made_up_records_hold_no_record_of_the_public_ones() -> None:
     """Their inputs mix two records, and their labels come from a third."""
-    data = records(0.4)
+    data = records(0.4, n=600)
     made = made_up(data, rng=np.random.default_rng(0))
     for column in range(data.x.shape[1]):
         assert torch.isin(made.x[:, column], data.x[:, column]).all()
@@ -146,7 +146,7 @@ def headline(stage, rounds, final, jointly) -> float:
 
 
 def test_the_panel_finds_more_with_it() -> None:
-    stage = staged(0.5, rounds=4)
+    stage = staged(0.5, rounds=4, n=3000)
     *starts, final = trajectory(stage)
     rounds = [attack_round(stage, at, params) for at, params in enumerate(starts, start=1)]
     with_it = headline(stage, rounds, final, attack_jointly(stage, starts))
@@ -219,7 +219,7 @@ def test_each_way_of_reading_counts_alike() -> None:
 
 
 def test_a_single_input_is_read() -> None:
-    data = records(3.0)
+    data = records(3.0, n=3000)
     attacks = [parse_adversary(name) for name in PANEL]
     stage = small_stage(replace(data, x=data.x[:, :1]), *attacks, rounds=2, lr=0.1)
     *starts, _ = trajectory(stage := replace(stage, panel=PANEL))

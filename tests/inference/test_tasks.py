@@ -24,6 +24,8 @@ from leakgauge.training.utility import Utility, utility_of
 from support import command
 from support.tables import frame
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 
 def data_of(
     kind: str, shift: float, *, users: int | None = None, seed: int = 0, of_label: float = 0.0
@@ -116,9 +118,9 @@ def test_the_auroc_of_the_task_is_that_of_scikit_learn(classes: int) -> None:
     y = np.digitize(x[:, 0] + 0.5 * rng.normal(size=1800), np.linspace(-0.5, 0.5, classes - 1))
     data = from_arrays(x, y, {"s": s}, dtype=torch.float64)
     model = mlp(6, classes, hidden=(12,), generator=torch_stream(0, "model")).to(torch.float64)
-    chosen = InferenceSpec(secret="s", batch_size=8, rounds=2, trials=400, lr=0.05)
+    chosen = InferenceSpec(secret="s", batch_size=8, rounds=2, trials=100, lr=0.05)
     split = split_records(data.secrets["s"], shadow=600, rng=stream(0, "split"))
-    attacks = (Energies(batches=300),)
+    attacks = (Energies(batches=100),)
     task = Task(model, "cross_entropy")
     stage = make_stage("property", task, data, split, attacks=attacks, spec=chosen)
     *_, final = trajectory(stage)
@@ -134,7 +136,9 @@ def test_the_auroc_of_the_task_is_that_of_scikit_learn(classes: int) -> None:
 
 def test_one_yes_or_no_output_ranks_as_it_is() -> None:
     data = data_of("bce", 0.0)
-    stage = stage_of("bce", Dataset(data.x, data.y[:, 0], data.secrets), rounds=3)
+    attack = Energies(batches=100)
+    one = Dataset(data.x, data.y[:, 0], data.secrets)
+    stage = stage_of("bce", one, attack, rounds=1, trials=100)
     *_, final = trajectory(stage)
     with torch.no_grad():
         out = torch.func.functional_call(stage.task.model, final, (stage.test.x,)).numpy()
@@ -205,7 +209,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-SMALL = ("--secret", "sex", "--rounds", 1, "--trials", 200, "--adversary", "forest")
+SMALL = ("--secret", "sex", "--rounds", 1, "--trials", 200, "--adversary", "energies:batches=100")
 
 
 def test_a_table_with_a_numeric_label(table: Path, tmp_path: Path) -> None:
@@ -255,7 +259,7 @@ def test_what_does_not_fit_is_refused_in_one_line(table: Path, words, said) -> N
 def test_records_are_rebuilt_where_the_numbers_are_known(table: Path, tmp_path: Path) -> None:
     done = command.run(
         "invert", table, "--label", "pay", "--loss", "mse", "--labels", "known", "--images", 2,
-        "--iterations", 200, "--out", tmp_path / "run", "--json",
+        "--iterations", 100, "--out", tmp_path / "run", "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -268,9 +272,9 @@ def test_python_users_name_a_class_as_the_optimizer() -> None:
     result = lg.audit(
         lg.load(Task(model, "mse"), data),
         optimizer=torch.optim.NAdam,
-        adversaries="forest",
+        adversaries="energies:batches=100",
         rounds=1,
-        trials=200,
+        trials=100,
     )
     assert "NAdam</code>, the learning rate 0.01" in result.to_html()
     with pytest.raises(lg.InputError, match=r"give audit\(load\(task, dataset\), \.\.\.\)"):

@@ -325,9 +325,9 @@ def test_few_planted_persons_are_found(attack) -> None:
 
 @pytest.mark.calibration
 def test_intervals_of_few_persons_hold_chance_where_nothing_leaks() -> None:
-    """95 % intervals, twelve seeds: nine or fewer would have a chance of 2 %."""
-    found = [auroc(PLDA, 0.0, m=5, users=15, seed=seed) for seed in range(12)]
-    assert sum(one.low <= 0.5 <= one.high for one in found) >= 10
+    """95 % intervals, eight seeds: five or fewer would have a chance of 0.6 %."""
+    found = [auroc(PLDA, 0.0, m=5, users=15, seed=seed) for seed in range(8)]
+    assert sum(one.low <= 0.5 <= one.high for one in found) >= 6
     assert np.mean([one.value for one in found]) == pytest.approx(0.5, abs=0.05)
     assert all(0.05 < one.high - one.low < 0.4 for one in found)
 
@@ -368,7 +368,7 @@ def bench():
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_posterior_is_the_softmax_of_negative_distances(bench, temperature: float) -> None:
-    attack = replace(ENCODER, temperature=temperature)
+    attack = replace(ENCODER, temperature=temperature, epochs=1)
     prior = np.array([0.2, 0.3, 0.5])
     fitted = attack.fit(bench, np.log(prior), rng=stream(0, "fit"))
     seen, held = (next(bench.gradients(bench.draw(n, rng=stream(n, "x"))[0])) for n in (5, 4))
@@ -518,6 +518,7 @@ def test_the_same_seed_gives_the_same_adversary(bench, attack) -> None:
     grads = next(bench.gradients(bench.draw(6, rng=stream(0, "x"))[0]))
     candidates = Candidates(grads, torch.tensor([[1, 2], [3, 4], [5, 0]]).repeat(2, 1))
     torch.manual_seed(0)
+    attack = replace(attack, batches=100)
     once = attack.fit(bench, np.log([0.5, 0.5]), rng=stream(0, "fit"))
     torch.manual_seed(1)  # nothing is drawn from the global randomness
     again = attack.fit(bench, np.log([0.5, 0.5]), rng=stream(0, "fit"))

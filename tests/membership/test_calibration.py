@@ -18,7 +18,7 @@ QUICK = {name: f"{name}:epochs=4" for name in ("gradients", "white-box", "shadow
 QUICK |= {name: f"{name}:epochs=4" for name in ("label-loss", "label", "probabilities")}
 QUICK["hidden-outputs"] = "hidden-outputs:epochs=4"
 
-SHORTER = {name: f"{name}:epochs=8" for name in ("shadow", "spectral")}
+SHORTER = {name: f"{name}:epochs=8" for name in ("shadow", "spectral", "gradients")}
 """Attacks that train longest, and see what a model memorised after a few epochs."""
 
 OUTPUTS_ALONE = ("probabilities", "hidden-outputs", "confidence")
@@ -43,7 +43,7 @@ def untrained() -> list[TargetModel]:
 
 @pytest.fixture(scope="module")
 def memorised() -> TargetModel:
-    return world(count=MEMORISED, seed=0, epochs=40, references=2)
+    return world(count=MEMORISED, seed=0, epochs=32, references=2)
 
 
 SELDOM = ("white-box", "spectral", "kmeans")

@@ -12,6 +12,8 @@ from torch import nn
 from support import command
 from support.worlds import noise
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 NET = """
 import leakgauge as lg
 import numpy as np
@@ -71,8 +73,9 @@ def membership(here: Path, *words: object) -> command.Ended:
     return command.run("membership", *words, *command.unless_given(GIVEN, words), cwd=here)
 
 
-@pytest.mark.parametrize("checkpoint", ["model.pt", "model.safetensors"])
-@pytest.mark.parametrize("kind", ["npz", "txt"])
+@pytest.mark.parametrize(
+    ("checkpoint", "kind"), [("model.pt", "npz"), ("model.safetensors", "txt")]
+)
 def test_members_of_a_saved_model_are_recognised(
     here: Path, checkpoint: str, kind: str, tmp_path: Path
 ) -> None:
@@ -86,7 +89,7 @@ def test_members_of_a_saved_model_are_recognised(
 
 
 def test_two_snapshots_are_attacked_jointly_and_apart(here: Path, tmp_path: Path) -> None:
-    attacks = ("--adversary", "gradients:epochs=3", "--adversary", "gradients:epochs=3,joint=0")
+    attacks = ("--adversary", "gradients:epochs=2", "--adversary", "gradients:epochs=2,joint=0")
     run = ("--json", "--out", tmp_path / "run")
     ended = membership(here, "early.pt", "model.pt", *attacks, *run)
     assert ended.returncode == 0, ended.stderr

@@ -28,7 +28,7 @@ from leakgauge.training.state import State
 from leakgauge.training.strategies import GradientAscent, Isolate, Together
 from support.worlds import network, noise
 
-TUNED = {"fine_tune": 0.4, "rounds": 20, "batch_size": 16, "lr": 0.003}
+TUNED = {"fine_tune": 0.4, "rounds": 5, "batch_size": 16, "lr": 0.003}
 FEDERATED = {
     "participants": 3, "rounds": 4, "batch_size": 16, "lr": 0.2, "optimizer": "sgd",
     "observed": (2, 4), "targets": 20,
@@ -92,7 +92,7 @@ def test_the_second_training_goes_on_from_the_first(source: Source, tmp_path: Pa
 def test_two_snapshots_tell_the_parts_apart_and_one_does_not_as_well(
     source: Source, tmp_path: Path
 ) -> None:
-    settings = {**TUNED, "apart": "parts", "rounds": 25, "adversary": ("label-loss",)}
+    settings = {**TUNED, "apart": "parts", "rounds": 25, "adversary": ("label-loss:epochs=8",)}
     one = auroc(source, tmp_path / "one", **settings)
     two = auroc(source, tmp_path / "two", **settings, snapshots=2)
     assert two > max(0.85, one + 0.02)
@@ -156,7 +156,7 @@ def test_participants_may_pass_over_their_records_several_times(
 ) -> None:
     """Members that a model saw more often are recognised better."""
     once, often = (
-        auroc(source, tmp_path / str(epochs), **FEDERATED, local_epochs=epochs) for epochs in (1, 8)
+        auroc(source, tmp_path / str(epochs), **FEDERATED, local_epochs=epochs) for epochs in (1, 5)
     )
     assert often > once
 

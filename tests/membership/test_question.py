@@ -25,6 +25,8 @@ from leakgauge.runs.sources import task_source
 from support import command
 from support.worlds import network, noise
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 ATTACKS = ("label-loss:epochs=3", "loss", "gradients:epochs=3", "kmeans")
 
 

@@ -18,7 +18,7 @@ from leakgauge.models import mlp
 
 
 def records(
-    shift: float, *, n: int = 3000, values: int = 2, users: int | None = None, seed: int = 0
+    shift: float, *, n: int = 1800, values: int = 2, users: int | None = None, seed: int = 0
 ) -> Dataset:
     """Return Gaussian features; the secret shifts the first by ``shift``, with 0 for no leak."""
     rng = stream(seed, "synthetic")

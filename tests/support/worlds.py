@@ -34,11 +34,11 @@ def network(*, seed: int, classes: int = 10, width: int = 20) -> Task:
 def world(*, count: int, seed: int, epochs: int, references: int = 0) -> TargetModel:
     """Return a model after some epochs on a quarter of the records; with 0, there are no members.
 
-    With 0, the attacker's own models are trained for ten epochs.
+    With 0, the attacker's own models are trained for five epochs.
     """
     data, task = noise(count, seed=seed), network(seed=seed)
     split = split_members(count, rng=np.random.default_rng(seed))
-    spec = MembershipSpec(data="none", rounds=epochs or 10, batch_size=16, lr=0.003, seed=seed)
+    spec = MembershipSpec(data="none", rounds=epochs or 5, batch_size=16, lr=0.003, seed=seed)
     recipe = MembershipRecipe(task, spec)
     if epochs:
         task = with_params(task, recipe.last(data.rows(split.members), "target"))

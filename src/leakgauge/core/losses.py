@@ -147,16 +147,19 @@ def log_losses(loss: LossFunction, outputs: Tensor, targets: Tensor) -> Tensor:
     """
     outputs, targets = outputs.double(), targets.clone()  # a loss may write its targets
     if _is_of_a_class(loss, outputs, targets):
-        own = targets[:, None]
-        others = outputs.scatter(1, own, -torch.inf).logsumexp(1)
-        return _log_softplus(others - outputs.gather(1, own)[:, 0])
+        return _log_of_classes(outputs, targets)
     loss, rows = in_double(loss), range(len(targets))
     each = [loss(outputs[row : row + 1], targets[row : row + 1]).reshape(()) for row in rows]
     return torch.stack(each).clamp_min(torch.finfo(outputs.dtype).tiny).log()
 
 
-def exact_loss(loss: LossFunction) -> LossFunction:
+def exact_loss(loss: LossFunction, all_targets: Tensor | None = None) -> LossFunction:
     """Return the same loss, computed in float64 from outputs of any precision.
+
+    Args:
+        loss: loss of a ``Task``.
+        all_targets: all targets that the result is called with. They are then looked through once,
+            so that the result does not branch on data, and ``vmap`` takes it.
 
     The slope comes back in the outputs' own precision and does not round to 0 where a probability
     rounds to 1: the cross entropy of a class is computed from differences of logits.
@@ -167,10 +170,12 @@ def exact_loss(loss: LossFunction) -> LossFunction:
     tensor([[ 3.7835e-44, -3.7835e-44]])
     """
 
+    none_ignored = all_targets is not None and not _ignores(loss, all_targets)
+
     def computed(outputs: Tensor, targets: Tensor) -> Tensor:
         outputs = outputs.double()
-        if _is_of_a_class(loss, outputs, targets):
-            each = log_losses(loss, outputs, targets).exp()
+        if _is_of_a_class(loss, outputs, targets, none_ignored=none_ignored):
+            each = _log_of_classes(outputs, targets).exp()
             return each.sum() if getattr(loss, "reduction", "mean") == "sum" else each.mean()
         return whole(outputs, targets.double() if targets.is_floating_point() else targets)
 
@@ -183,15 +188,28 @@ def in_double(loss: LossFunction) -> LossFunction:
     return copy.deepcopy(loss).double() if isinstance(loss, nn.Module) else loss
 
 
-def _is_of_a_class(loss: LossFunction, outputs: Tensor, targets: Tensor) -> bool:
+def _log_of_classes(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the log of each record's cross entropy ``[B]``."""
+    own = targets[:, None]
+    others = outputs.scatter(1, own, -torch.inf).logsumexp(1)
+    return _log_softplus(others - outputs.gather(1, own)[:, 0])
+
+
+def _is_of_a_class(
+    loss: LossFunction, outputs: Tensor, targets: Tensor, *, none_ignored: bool = False
+) -> bool:
     """Return whether a loss is known as the plain cross entropy of a class."""
     known = loss is functional.cross_entropy
     if type(loss) is nn.CrossEntropyLoss:  # A subclass may compute another loss.
         known = loss.weight is None and loss.label_smoothing == 0
     if not known or outputs.dim() != 2 or targets.is_floating_point():
         return False
-    ignored = getattr(loss, "ignore_index", -100)
-    return not bool((targets == ignored).any())
+    return none_ignored or not _ignores(loss, targets)
+
+
+def _ignores(loss: LossFunction, targets: Tensor) -> bool:
+    """Return whether cross entropy leaves out a target."""
+    return bool((targets == getattr(loss, "ignore_index", -100)).any())
 
 
 def _log_softplus(margins: Tensor) -> Tensor:

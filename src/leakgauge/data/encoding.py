@@ -64,17 +64,15 @@ def encode(
         require_known(name, table.secrets, f"cannot keep {name!r}, no secret")
     names = [str(name) for name in table.features if name in keep or name not in table.secrets]
     rows = fit_on.cpu().numpy()
+    seen = table.features[names].iloc[rows]  # of all columns at once: a table may have thousands
     columns: list[Column] = []
     for name in names:
         start = columns[-1].stop if columns else 0
-        seen = table.features[name].iloc[rows]
-        columns.append(_learn(seen, name, start, scale_binary=scale_binary))
-    chosen = None if only is None else only.cpu().numpy()
+        columns.append(_learn(seen[name], name, start, scale_binary=scale_binary))
+    frame = table.features if only is None else table.features[names].iloc[only.cpu().numpy()]
     x = torch.zeros(len(table) if only is None else len(only), columns[-1].stop, dtype=dtype)
     for column in columns:
-        values = table.features[column.name]
-        values = values if chosen is None else values.iloc[chosen]
-        x[:, column.start : column.stop] = _encoded(values, column, dtype)
+        x[:, column.start : column.stop] = _encoded(frame[column.name], column, dtype)
     columns = [_with_typical(column, table, rows, dtype) for column in columns]
     return _records(table, x, fit_on, tuple(columns), only, scale_binary=scale_binary)
 

@@ -178,28 +178,35 @@ def _ranges(order: Ints, known: Bools) -> Ints:
     count = min(FEW_VALUES, 1 + distinct // IN_RANGE)
     groups = np.zeros(len(known), dtype=np.int64)  # 0: missing
     groups[known] = 1 + order * count // distinct
-    return np.unique(groups, return_inverse=True)[1]
+    held = np.bincount(groups) > 0
+    return (np.cumsum(held) - 1)[groups]
+
+
+def _values(codes: Ints) -> Ints:
+    """Return the different codes, ascending; codes are counted, since sorting takes long."""
+    return np.flatnonzero(np.bincount(codes))
 
 
 def _of_groups(groups: Ints, codes: Ints) -> float:
     """Return the least AUROC of the share of each code among the other rows of a group."""
-    values = np.unique(codes)
+    values = _values(codes)
     if len(values) < 2:
         return 0.5
-    sizes = np.bincount(groups)
-    return min(_of_shares(sizes, np.bincount(groups[codes == value], minlength=len(sizes)))
-               for value in values)  # fmt: skip
+    shape = int(groups.max()) + 1, int(values[-1]) + 1
+    counts = np.bincount(groups * shape[1] + codes, minlength=shape[0] * shape[1]).reshape(shape)
+    return float(_of_shares(counts[:, values]).min())
 
 
-def _of_shares(sizes: Ints, positive: Ints) -> float:
-    """Return the AUROC of the shares of positive rows among the other rows of their group.
+def _of_shares(positive: Ints) -> Floats:
+    """Return the AUROC of each code's share of the other rows of a group, from counts ``[k, v]``.
 
     All positive rows of a group have one share, and so have all its negative ones.
     """
-    mean = positive.sum() / sizes.sum()
+    sizes = positive.sum(axis=1, keepdims=True)
+    mean = positive.sum(axis=0) / sizes.sum()
     with_itself, without = (positive - 1 + mean) / sizes, (positive + mean) / sizes
-    none = np.zeros_like(sizes)
-    return _area(
+    none = np.zeros_like(positive)
+    return _areas(
         np.concatenate([with_itself, without]),
         np.concatenate([positive, none]),
         np.concatenate([none, sizes - positive]),
@@ -208,21 +215,33 @@ def _of_shares(sizes: Ints, positive: Ints) -> float:
 
 def _of_order(order: Ints, codes: Ints, known: Bools) -> float:
     """Return the AUROC of numbers by their order; 0.5 for other than two codes."""
-    values, seen = np.unique(codes), codes[known]
-    if len(values) != 2 or len(np.unique(seen)) < 2:
+    values, seen = _values(codes), codes[known]
+    if len(values) != 2 or len(_values(seen)) < 2:
         return 0.5
     high = seen == values[1]
     counts = [np.bincount(order[side], minlength=int(order.max()) + 1) for side in (high, ~high)]
-    area = _area(np.arange(len(counts[0])), *counts)
+    area = float(_areas(np.arange(len(counts[0]))[:, None], *(one[:, None] for one in counts))[0])
     return max(area, 1 - area)
 
 
-def _area(scores: Floats | Ints, positive: Ints, negative: Ints) -> float:
-    """Return the AUROC of scores ``[k]`` that so many positive and negative rows have."""
-    _, place = np.unique(scores, return_inverse=True)
-    high, low = (np.bincount(place, weights=counts) for counts in (positive, negative))
-    below = np.cumsum(low) - low / 2
-    return float(high @ below / (high.sum() * low.sum()))
+def _areas(scores: Floats | Ints, positive: Ints, negative: Ints) -> Floats:
+    """Return the AUROC ``[v]`` of scores that so many positive and negative rows have ``[k, v]``.
+
+    It is computed from whole numbers, so that rounding does not depend on the order of scores.
+    """
+    order = np.argsort(scores, axis=0)
+    ordered = np.take_along_axis(scores, order, 0)
+    high, low = (np.take_along_axis(counts, order, 0) for counts in (positive, negative))
+    place, differs = np.arange(len(scores))[:, None], ordered[1:] != ordered[:-1]
+    edge = np.ones((1, scores.shape[1]), dtype=bool)
+    first = np.where(np.concatenate([edge, differs]), place, 0)
+    last = np.where(np.concatenate([differs, edge]), place, len(scores) - 1)
+    first = np.maximum.accumulate(first, axis=0)  # of the equal scores
+    last = np.minimum.accumulate(last[::-1], axis=0)[::-1]
+    until = np.cumsum(low, axis=0)
+    below, equal = (np.take_along_axis(x, y, 0) for x, y in ((until - low, first), (until, last)))
+    wins = (high * (below + equal)).sum(axis=0) / 2
+    return np.asarray(wins / (high.sum(axis=0) * low.sum(axis=0)))
 
 
 def rank_correlation(column: "pd.Series[Any]", y: Floats) -> float:

@@ -146,7 +146,7 @@ def observe(
     Raises:
         InputError: the outputs of a snapshot are not a tensor, or not finite.
     """
-    exact = [Task(in_evaluation(one).model, exact_loss(one.loss)) for one in snapshots]
+    exact = [Task(in_evaluation(one).model, exact_loss(one.loss, data.y)) for one in snapshots]
     raw = [_outputs(task, data, number) for number, task in enumerate(exact, start=1)]
     each = [one.reshape(len(one), -1) for one in raw]
     of_classes = data.y.ndim == 1 and not data.y.is_floating_point() and each[0].shape[1] > 1
