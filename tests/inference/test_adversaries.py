@@ -74,7 +74,7 @@ def test_one_round_cannot_rule_the_others() -> None:
     assert log_posterior.min() == pytest.approx(np.log(0.5 / 51))
 
 
-FOREST, LOGISTIC = Forest(trees=20, batches=300), Logistic(batches=300)
+FOREST, LOGISTIC = Forest(trees=10, batches=100), Logistic(batches=100)
 ATTACKS = [FOREST, LOGISTIC]
 
 

@@ -10,6 +10,7 @@ import matplotlib
 import pytest
 from playwright.sync_api import Browser, Page
 
+from leakgauge.inference.report import views
 from leakgauge.inference.report.titles import adversary_tests, title
 from leakgauge.results.measurements import (
     ACCUMULATED,
@@ -23,7 +24,6 @@ from support.made_runs import (
     make_records,
     make_run,
     many,
-    page_of_defended,
     page_of_many,
     promised_run,
     render,
@@ -116,8 +116,16 @@ def test_matplotlib_is_left_as_it_was() -> None:
     assert dict(matplotlib.rcParams) == before
 
 
-def test_defenses_stand_side_by_side() -> None:
-    page = page_of_defended()
+@pytest.fixture(scope="module")
+def defended_page() -> str:
+    """Return the page of defenses with its chart of defenses alone: the others take long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(views, "_charts", lambda *_: [])
+        return render(make_run(), defended())
+
+
+def test_defenses_stand_side_by_side(defended_page: str) -> None:
+    page = defended_page
     found = section(page)
     assert found.count("<svg") == found.count("<table") == 1
     marks = re.findall(r"<text[^>]*>(\d[ab])</text>", found)
@@ -131,8 +139,8 @@ def test_defenses_stand_side_by_side() -> None:
     assert "A static one learned from undefended gradients" in visible(section(page, "adversary"))
 
 
-def test_the_answer_is_the_worst_case_of_both_adversaries() -> None:
-    text = " ".join(visible(section(page_of_defended())).split())
+def test_the_answer_is_the_worst_case_of_both_adversaries(defended_page: str) -> None:
+    text = " ".join(visible(section(defended_page)).split())
     # The static forest is at 0.336 under sign and at 0.5 under dpsgd: neither is what counts.
     assert (
         " dpsgd:clip=2,noise=0.1 most lowers the AUROC of the strongest adversary: "

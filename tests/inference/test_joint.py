@@ -34,7 +34,7 @@ from support.defenses import clip, dpsgd
 from support.figures import auroc
 from support.synthetic import records, small_stage
 
-JOINT = Joint(ridge=0.03, batches=40)
+JOINT = Joint(ridge=0.03, batches=40, folds=2)
 NOISY = dpsgd(clip=0.5, noise=0.3, batch_size=8)
 
 

@@ -75,8 +75,8 @@ def errors(stage, total) -> list[float]:
 
 @pytest.fixture(scope="module")
 def trained():
-    """Return a stage with a wide layer, and the parameters at the start of ten rounds."""
-    stage = wide(staged(rounds=10))
+    """Return a stage with a wide layer, and the parameters at the start of seven rounds."""
+    stage = wide(staged(rounds=7))
     *starts, _ = trajectory(stage)
     return stage, starts
 
@@ -158,7 +158,7 @@ def test_it_finds_nothing_where_nothing_is() -> None:
     """On held-out batches and on trials of a secret that the records do not know."""
     found = []
     for seed in range(8):
-        stage = staged(0.0, rounds=2, seed=seed)
+        stage = staged(0.0, rounds=2, seed=seed, n=1400)
         starts = list(islice(trajectory(stage), 2))
         reading = attack_jointly(stage, starts)[KEY]
         odds = reading.log_posterior[:, 1] - reading.log_posterior[:, 0]

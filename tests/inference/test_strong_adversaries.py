@@ -34,9 +34,9 @@ from support.defenses import gaussian as gaussian_noise
 from support.synthetic import records, small_task
 
 UNIFORM = np.log([0.5, 0.5])
-ENERGIES = Energies(batches=300)
-DISCRIMINANT = Discriminant(batches=300)
-PCA_FOREST = PcaForest(components=8, trees=20, batches=300)
+ENERGIES = Energies(batches=200)
+DISCRIMINANT = Discriminant(batches=200)
+PCA_FOREST = PcaForest(components=8, trees=20, batches=200)
 ATTACKS = [ENERGIES, DISCRIMINANT, PCA_FOREST]
 each_attack = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 

@@ -57,7 +57,7 @@ def stage_of(
     split = split_records(
         data.secrets["s"], users=data.users, shadow=600, rng=stream(chosen.seed, "split")
     )
-    attacks = (attack or Energies(batches=300),)
+    attacks = (attack or Energies(batches=150),)
     return make_stage(ask, Task(model, LOSSES[kind]), data, split, attacks=attacks, spec=chosen)
 
 

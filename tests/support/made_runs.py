@@ -214,12 +214,6 @@ def page_of_many() -> str:
     return render(make_run(), many())
 
 
-@functools.cache
-def page_of_defended() -> str:
-    """Return the report of three defenses and of the undefended training."""
-    return render(make_run(), defended())
-
-
 def section(page: str, name: str = "defenses") -> str:
     return page.split(f'<section id="inference-{name}"')[1].split("</section>")[0]
 
