@@ -38,7 +38,7 @@ def test_page_lists_every_cell() -> None:
     page = page_of_many()
     text = visible(page)
     assert page.count("<article class=") == 2 * 6
-    assert "4 of 6 tests show leakage; 1 show none; 1 is not valid." in text
+    assert "4 of 6 tests show leakage; 1 shows none; 1 is not valid." in text
     for test in adversary_tests(many()):
         assert title(test) in text
 

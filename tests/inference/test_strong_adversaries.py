@@ -274,11 +274,15 @@ def flat_gradients(shadow: Shadow) -> np.ndarray:
 @pytest.mark.parametrize(
     ("values", "clip", "noise", "max_bytes"),
     [
-        # Each pair of settings occurs once.
+        # By default, each pair of settings occurs once.
         (2, None, 0.0, 2**17),
         (2, 0.5, 0.02, 2**28),
         (3, None, 0.0, 2**28),
         (3, 0.5, 0.02, 2**17),
+        pytest.param(2, None, 0.0, 2**28, marks=pytest.mark.slow),
+        pytest.param(2, 0.5, 0.02, 2**17, marks=pytest.mark.slow),
+        pytest.param(3, None, 0.0, 2**17, marks=pytest.mark.slow),
+        pytest.param(3, 0.5, 0.02, 2**28, marks=pytest.mark.slow),
     ],
 )
 def test_discriminant_is_the_solve_in_the_primal(values, clip, noise, max_bytes) -> None:

@@ -74,7 +74,13 @@ def membership(here: Path, *words: object) -> command.Ended:
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "kind"), [("model.pt", "npz"), ("model.safetensors", "txt")]
+    ("checkpoint", "kind"),
+    [
+        ("model.pt", "npz"),
+        ("model.safetensors", "txt"),
+        pytest.param("model.pt", "txt", marks=pytest.mark.slow),
+        pytest.param("model.safetensors", "npz", marks=pytest.mark.slow),
+    ],
 )
 def test_members_of_a_saved_model_are_recognised(
     here: Path, checkpoint: str, kind: str, tmp_path: Path

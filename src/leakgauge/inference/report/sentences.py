@@ -22,8 +22,9 @@ def summary(verdicts: Sequence[InferenceVerdict]) -> str:
     open_ = sum(one.level == "inconclusive" for one in verdicts)
     of = len(verdicts)
     parts = [f"{leaks} of {of} tests show leakage" if leaks else "No test shows leakage"]
-    if leaks and leaks + invalid + open_ < of:
-        parts.append(f"{of - leaks - invalid - open_} show none")
+    none = of - leaks - invalid - open_
+    if leaks and none:
+        parts.append(f"{none} {'shows' if none == 1 else 'show'} none")
     if open_:
         parts.append(f"{open_} {'is' if open_ == 1 else 'are'} inconclusive")
     if invalid:
