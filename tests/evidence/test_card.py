@@ -21,13 +21,11 @@ from leakgauge.evidence.card_file import CARD_FILE, PAGE_FILE, card_text, verify
 from leakgauge.evidence.card_model import SCHEMA_FILE, card_schema
 from leakgauge.evidence.context import Context, read_context
 from leakgauge.results.measurements import read_measurements
-from support.audited import ASKS, audit_everything
+from support.audited import KEYS, audit_everything
 from support.command import run
 from support.tables import frame
 
 pytestmark = pytest.mark.usefixtures("blank_charts")
-
-KEYS = ("inference", "guarantee", "membership", "reconstruction", "layers", "timeline")
 
 
 def schema() -> dict[str, Any]:
@@ -65,7 +63,7 @@ def test_the_schema_in_the_package_is_that_of_the_classes() -> None:
 
 def test_a_card_of_all_six_questions_fits_its_schema(card: dict[str, Any]) -> None:
     jsonschema.validate(card, schema(), jsonschema.Draft202012Validator)
-    assert tuple(one["key"] for one in card["questions"]) == KEYS
+    assert tuple(one["key"] for one in card["questions"]) == tuple(KEYS.values())
 
 
 def test_a_card_with_an_unknown_key_or_an_infinite_number_does_not_fit(card) -> None:
@@ -101,7 +99,7 @@ def test_the_coverage_has_every_question_once(card: dict[str, Any]) -> None:
     assert len(status) == len(card["coverage"])
     every = [word for one in questions().values() for word in one.asks]
     assert list(status)[: len(every)] == every
-    assert {word for word, what in status.items() if what == "executed"} == set(ASKS)
+    assert {word for word, what in status.items() if what == "executed"} == set(KEYS)
     assert status["attribute"] == "not asked"
     assert status["regurgitation"] == "out of scope"
     assert all(one["reason"] for one in card["coverage"] if one["status"] != "executed")

@@ -231,12 +231,12 @@ def test_correct_mechanisms_pass() -> None:
     """Several clips, noises, models and records, with and without company."""
     mechanisms = [
         (seed, DPSGDMechanism(clip, noise_for(mu, clip, seed=seed)))
-        for seed in range(3)
+        for seed in range(5)
         for clip in (0.1, 1.0)
         for mu in (0.1, 1.0, 3.0)
     ]
-    assert beyond(mechanisms, trials=300).sum(axis=0).max() <= 3
-    assert beyond(mechanisms[:6], trials=300, others=a_batch(3)).sum(axis=0).max() <= 2
+    assert beyond(mechanisms, trials=300).sum(axis=0).max() <= 4
+    assert beyond(mechanisms[:10], trials=300, others=a_batch(3)).sum(axis=0).max() <= 2
 
 
 @pytest.mark.slow
@@ -394,7 +394,7 @@ SELDOM = ("no clipping, with company", "noise on the last layer only")
     [pytest.param(one, marks=pytest.mark.slow) if one in SELDOM else one for one in BROKEN],
 )
 def test_broken_mechanisms_are_caught(kind: str) -> None:
-    assert caught(kind, 0, trials=400)
+    assert sum(caught(kind, seed, trials=400) for seed in range(3)) == 3
 
 
 @pytest.mark.slow

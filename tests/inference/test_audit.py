@@ -40,13 +40,13 @@ def test_a_planted_secret_is_found(attack) -> None:
 @pytest.mark.parametrize("values", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.calibration
 def test_no_secret_in_the_data_is_chance(values: int) -> None:
-    """Over seeds, the 95 % interval may miss now and then: 9 of 12 hold with probability 0.998."""
+    """Over seeds, the 95 % interval may miss now and then: 16 of 20 hold with probability 0.997."""
     held = []
-    for seed in range(12):
+    for seed in range(20):
         data = records(0.0, n=1050, values=values, seed=seed)
         auroc = figure(audit(small_stage(data, SMALL, rounds=1, seed=seed)), "auroc").estimate
         held.append(auroc.low <= 0.5 <= auroc.high)
-    assert sum(held) >= 9
+    assert sum(held) >= 16
 
 
 def test_three_secrets_are_distinguished() -> None:

@@ -1,12 +1,17 @@
 """Run a tiny audit of all six questions from the command line."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from support.command import Ended, run
 from support.tables import frame
 
-ASKS = ("property", "guarantee", "membership", "reconstruction", "layers", "timeline")
+KEYS = {
+    "property": "inference",
+    **{one: one for one in ("guarantee", "membership", "reconstruction", "layers", "timeline")},
+}
+"""The key of each question by its word."""
+
 TINY = {
     "guarantee.canary": "random",
     "inference.rounds": 1,
@@ -33,7 +38,7 @@ TINY = {
 
 
 def audit_everything(
-    folder: Path, *more: object, rows: int = 900, asks: Sequence[str] = ASKS
+    folder: Path, *more: object, rows: int = 900, asks: Iterable[str] = KEYS
 ) -> tuple[Path, Ended]:
     """Ask all six questions about synthetic users; return the run's folder and its end."""
     table, out = folder / "people.csv", folder / "run"
@@ -42,8 +47,7 @@ def audit_everything(
     words: list[object] = ["audit", table, "--label", "income", "--secret", "sex"]
     words += ["--group", "person", "--trials", 100, "--hidden", 8, "--workers", 1, "--out", out]
     words += [part for ask in asks for part in ("--ask", ask)]
-    asked = {"property": "inference"}
-    keys = {asked.get(ask, ask) for ask in asks}
-    settings = {name: one for name, one in TINY.items() if name.split(".")[0] in keys}
-    words += [part for name, one in settings.items() for part in ("--set", f"{name}={one}")]
+    of = {KEYS[ask] for ask in asks}
+    settings = [f"{name}={one}" for name, one in TINY.items() if name.split(".")[0] in of]
+    words += [part for one in settings for part in ("--set", one)]
     return out, run(*words, *more)

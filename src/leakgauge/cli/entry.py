@@ -23,10 +23,11 @@ def main() -> None:
         stopped = signal.Signals(number)
         raise KeyboardInterrupt
 
-    heard = {one: signal.getsignal(one) for one in (signal.SIGINT, *STOPS)}
-    heard = {one: by for one, by in heard.items() if by is not signal.SIG_IGN}  # as nohup sets it
-    for one in heard:
-        signal.signal(one, leave)
+    heard = {
+        one: signal.signal(one, leave)
+        for one in (signal.SIGINT, *STOPS)
+        if signal.getsignal(one) is not signal.SIG_IGN  # as nohup sets it
+    }
     try:
         from leakgauge.cli.app import main as run
 

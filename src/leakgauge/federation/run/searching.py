@@ -5,11 +5,11 @@ import math
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from leakgauge.core.types import Task
 from leakgauge.federation.spec import STARTS, FederationSpec
 from leakgauge.gradients.probing import REFUSALS
+from leakgauge.gradients.watching import flop_counter
 from leakgauge.inversion.methods import Method, method_of
 from leakgauge.inversion.scoring import are_large, are_pictures
 
@@ -52,7 +52,7 @@ def operations(task: Task, x: Tensor) -> float:
     """Return the operations of a forward pass of one record; infinite where the model fails."""
     own, rows = copy.deepcopy(task.model), x[:2].clone()
     try:
-        with FlopCounterMode(display=False) as counted, torch.no_grad(), torch.random.fork_rng():
+        with flop_counter() as counted, torch.no_grad(), torch.random.fork_rng():
             own(rows)
     except REFUSALS:
         return math.inf

@@ -97,8 +97,9 @@ def verdict(run: Run, test: Test) -> InferenceVerdict | None:
         text = f"{_of_value(one, worst)} On average over the {worst.count} values, {mean}"
     elif worst is not None and level != "below":
         text = f"{text} {_of_value(one, worst)}"
-    found = test, title(test), level, headline, text, one.estimate, one.chance
-    return InferenceVerdict(*found, alone)
+    return InferenceVerdict(
+        test, title(test), level, headline, text, one.estimate, one.chance, alone
+    )
 
 
 def _of_value(one: Measurement, worst: WorstValue) -> str:
