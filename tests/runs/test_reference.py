@@ -140,17 +140,8 @@ def test_a_report_says_where_its_figure_stands(tmp_path: Path) -> None:
     table = tmp_path / "people.csv"
     people(300).to_csv(table, index=False)
     words = ("audit", table, "--label", "income", "--secret", "sex", "--ask", "property")
-    few = (
-        "--trials",
-        200,
-        "--adversary",
-        "energies",
-        "--set",
-        "inference.rounds=1",
-        "--out",
-        tmp_path / "run",
-    )
-    ended = command.run(*words, *few, "--json")
+    few = ("--trials", 200, "--adversary", "energies", "--set", "inference.rounds=1")
+    ended = command.run(*words, *few, "--out", tmp_path / "run", "--json")
     assert ended.returncode == 0, ended.stderr
     (summary,) = json.loads(ended.stdout)["summary"]
     assert summary["reference"]["of"] == 30
