@@ -20,7 +20,7 @@ from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.copying import copy_of
 from leakgauge.core.losses import refuse_own_leaves, without_broadcast
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.gradients.watching import OperationWatcher, flop_counter
+from leakgauge.gradients.watching import OperationWatcher
 
 GradientMethod = Literal["auto", "vmap", "loop"]
 
@@ -211,11 +211,11 @@ def _try_once(
 
     task.paired(x)  # tried out before anything watches
     seen.follow({**given, **_frozen(task.model)})
-    counter, devices = flop_counter(), [x.device] if x.is_cuda else []
+    devices = [x.device] if x.is_cuda else []
     with torch.enable_grad(), torch.random.fork_rng(devices), vectorisable_kernels():
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
             try:
-                with explained(f"{_name(task.model)} refuses inputs {_shown(x)}"), counter, seen:
+                with explained(f"{_name(task.model)} refuses inputs {_shown(x)}"), seen:
                     outputs = task.outputs(x, given)
             except InputError:
                 if not buffers_may_change:  # BatchNorm fails on a single record in train mode.
@@ -234,7 +234,7 @@ def _try_once(
         refuse_own_leaves(loss, outputs, leaves.values())
         with explained(f"{_name(task.model)} has no gradient"):
             torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-    return sum(kept.values()), float(counter.get_total_flops())
+    return sum(kept.values()), float(seen.flops)
 
 
 def _frozen(model: nn.Module) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from leakgauge.core.types import Task
 from leakgauge.federation.spec import STARTS, FederationSpec
 from leakgauge.gradients.probing import REFUSALS
-from leakgauge.gradients.watching import flop_counter
+from leakgauge.gradients.watching import OperationWatcher
 from leakgauge.inversion.methods import Method, method_of
 from leakgauge.inversion.scoring import are_large, are_pictures
 
@@ -52,8 +52,8 @@ def operations(task: Task, x: Tensor) -> float:
     """Return the operations of a forward pass of one record; infinite where the model fails."""
     own, rows = copy.deepcopy(task.model), x[:2].clone()
     try:
-        with flop_counter() as counted, torch.no_grad(), torch.random.fork_rng():
+        with OperationWatcher() as counted, torch.no_grad(), torch.random.fork_rng():
             own(rows)
     except REFUSALS:
         return math.inf
-    return float(counted.get_total_flops()) / len(rows)
+    return float(counted.flops) / len(rows)
