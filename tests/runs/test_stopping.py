@@ -135,7 +135,7 @@ def test_a_signal_ends_the_workers_with_the_command(number: signal.Signals, tmp_
         children = [pid for pid, parent in _running().items() if parent == running.pid]
         assert len(children) >= 2
         running.send_signal(number)
-        assert running.wait(timeout=60) == 128 + number
+        assert running.wait(timeout=20) == 128 + number  # without waiting for their jobs
         time.sleep(1)
         assert not set(children) & set(_running())
     finally:
@@ -149,9 +149,10 @@ def test_what_a_dead_worker_did_not_finish_runs_once_more(tmp_path: Path) -> Non
         partial(processes.dies, tmp_path / "one", 1),
         *(partial(abs, number) for number in range(4)),
     ]
-    assert sorted(spread(jobs, workers=2)) == [-1, 0, 1, 2, 3]
+    assert sorted(spread(jobs, count=len(jobs), workers=2)) == [-1, 0, 1, 2, 3]
+    twice = [partial(processes.dies, tmp_path / "two", 9), partial(abs, 1)]
     with pytest.raises(InputError, match="a worker process died twice"):
-        list(spread([partial(processes.dies, tmp_path / "two", 9), partial(abs, 1)], workers=2))
+        list(spread(twice, count=2, workers=2))
 
 
 @pytest.mark.slow
@@ -166,7 +167,7 @@ def test_a_job_that_kills_its_process_twice_is_given_up_and_the_others_continue(
         partial(processes.dies, tmp_path / "two", 9),
         *(partial(abs, number) for number in range(3, 7)),
     ]
-    found = list(spread(jobs, workers=2, given_up=lambda number: 100 + number))
+    found = list(spread(jobs, count=len(jobs), workers=2, given_up=lambda number: 100 + number))
     assert sorted(found) == [1, 2, 3, 4, 5, 6, 101, 103]
     for name in ("one", "two"):  # both may fail at once, although only one is suspected
         assert 2 <= len(list(tmp_path.glob(f"{name}-*"))) <= 3

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from joblib import cpu_count
 from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.core.checks import InputError
+from leakgauge.core.memory import fitting
 from leakgauge.results.measurements import Measurement, Run
 from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.question import Progress
@@ -16,6 +18,9 @@ from leakgauge.runs.work import WorkFolder, digest_of
 StageState = Mapping[str, Tensor]
 Kept = tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]]
 """A part: arrays by name, and plain values."""
+
+Name = TypeVar("Name")
+Made = TypeVar("Made")
 
 
 def begin(folder: WorkFolder, run: Run, progress: Progress, *, identity: Run) -> None:
@@ -96,7 +101,7 @@ def each_once(
     left = [name for name in after if name not in done]
     count(len(done), len(after))
     made = [partial(_named, name, job) for name, job in (jobs(left) if left else {}).items()]
-    for name, kept in spread(made, workers=workers, memory=memory):
+    for name, kept in spread(made, count=len(made), workers=workers, memory=memory):
         if isinstance(kept, str):
             refused[name] = kept
         else:
@@ -106,7 +111,7 @@ def each_once(
     return {name: done[name] for name in after if name in done}, refused
 
 
-def _named(name: str, job: Callable[[], Kept | str]) -> tuple[str, Kept | str]:
+def _named(name: Name, job: Callable[[], Made]) -> tuple[Name, Made]:
     return name, job()
 
 
@@ -186,10 +191,7 @@ def run_stages(
     missing: list[str] = []
     for number, stage in enumerate(stages, start=1):
         try:
-            *starts, final = _states(folder, stage, progress)
-            steps = _steps(folder, stage, starts, workers, progress)
-            closing = _closing(folder, stage, starts, progress)
-            measurements += stage.judge(steps, closing, final)
+            measurements += _run_stage(folder, stage, workers, progress)
         except InputError as error:
             if number == len(stages) and not measurements:
                 raise
@@ -197,7 +199,53 @@ def run_stages(
     return measurements, missing
 
 
-def _states(folder: WorkFolder, stage: Stage, progress: Progress) -> list[StageState]:
+def _run_stage(
+    folder: WorkFolder, stage: Stage, workers: int | None, progress: Progress
+) -> Sequence[Measurement]:
+    """Run and score a stage: processes run its steps while this one makes the next states."""
+    starts: list[StageState] = []
+    done: dict[int, Kept] = {}
+    last: list[tuple[StageState, Kept | None]] = []
+
+    def count() -> None:
+        progress.step(f"{stage.name}: attacking", len(done), stage.steps)
+
+    def left() -> Iterator[Callable[[], tuple[int, Kept]]]:
+        """Make the states; yield the step at each, unless the folder has it."""
+        states = _states(folder, stage, progress)
+        for number, state in enumerate(states if _fits_beside(stage) else [*states], start=1):
+            if number > stage.steps:
+                last.append((state, _closing(folder, stage, starts, progress)))
+                return
+            starts.append(state)
+            kept = folder.arrays(_step_name(stage, number), after=digest_of(state))
+            if kept is None:
+                yield partial(_named, number, partial(stage.step, number, state))
+            else:
+                done[number] = kept
+                count()
+
+    for number, kept in spread(left(), count=stage.steps, workers=workers, memory=stage.memory):
+        after = digest_of(starts[number - 1])
+        folder.keep_arrays(_step_name(stage, number), *kept, after=after)
+        done[number] = kept
+        count()
+    ((final, closing),) = last
+    return stage.judge([done[number] for number in sorted(done)], closing, final)
+
+
+def _fits_beside(stage: Stage) -> bool:
+    """Return whether this process can make states while others run steps, one on each core."""
+    on_cpu = all(value.device.type == "cpu" for value in stage.first.values())
+    return on_cpu and fitting(cpu_count() + 1, stage.memory) > cpu_count()
+
+
+def _step_name(stage: Stage, number: int) -> str:
+    return f"{stage.name}/step-{number:04d}"
+
+
+def _states(folder: WorkFolder, stage: Stage, progress: Progress) -> Iterator[StageState]:
+    """Yield all states; those that the folder lacks are made and kept."""
     name, total = stage.name, stage.steps
     kept: list[StageState] = []
     while len(kept) <= total:
@@ -207,31 +255,13 @@ def _states(folder: WorkFolder, stage: Stage, progress: Progress) -> list[StageS
             break
         kept.append(old)
     progress.step(f"{name}: training", max(0, len(kept) - 1), total)
-    for state in stage.states(tuple(kept)):
-        after = _digest(kept[-1:])
-        kept.append(state)
-        folder.keep_tensors(f"{name}/state-{len(kept):04d}", state, after=after)
-        progress.step(f"{name}: training", len(kept) - 1, total)
-    return kept
-
-
-def _steps(
-    folder: WorkFolder,
-    stage: Stage,
-    starts: Sequence[StageState],
-    workers: int | None,
-    progress: Progress,
-) -> list[Kept]:
-    state = {f"{stage.name}/step-{at:04d}": (at, one) for at, one in enumerate(starts, start=1)}
-    parts, _ = each_once(
-        folder,
-        {name: digest_of(one) for name, (_, one) in state.items()},
-        lambda left: {name: partial(stage.step, *state[name]) for name in left},
-        partial(progress.step, f"{stage.name}: attacking"),
-        workers=workers,
-        memory=stage.memory,
-    )
-    return [*parts.values()]
+    yield from kept
+    after = _digest(kept[-1:])
+    for number, state in enumerate(stage.states(tuple(kept)), start=len(kept) + 1):
+        folder.keep_tensors(f"{name}/state-{number:04d}", state, after=after)
+        after = _digest([state])
+        progress.step(f"{name}: training", number - 1, total)
+        yield state
 
 
 def _closing(

@@ -1,11 +1,16 @@
 """Independent jobs, spread over processes."""
 
+import os
 import signal
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, as_completed
+from itertools import islice
 from typing import TypeVar
 
-from joblib import Parallel, cpu_count, delayed
+from joblib import cpu_count
 from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
@@ -15,16 +20,23 @@ from leakgauge.runs.work import Say
 
 Returned = TypeVar("Returned")
 
-WORTH_STARTING = 20.0
+WORTH_STARTING = 10.0
 """Seconds of work that starting processes (each imports torch anew) pays for."""
+
+IDLE = 300.0
+"""Seconds after which a process without a job ends."""
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Variables that torch and numpy read when they are loaded."""
 
 TWICE = "a worker process died twice (killed, or out of memory)"
 DIED = f"{TWICE}; what is finished is kept: repeat the command with --workers 1"
 
 
 def spread(
-    jobs: Sequence[Callable[[], Returned]],
+    jobs: Iterable[Callable[[], Returned]],
     *,
+    count: int,
     workers: int | None,
     memory: int = 0,
     given_up: Callable[[int], Returned] | None = None,
@@ -35,9 +47,12 @@ def spread(
     One that kills its process again is given up; the others continue.
 
     Args:
-        jobs: independent of each other.
+        jobs: independent of each other. This process may take long to make the next one, while
+            others run those that it made.
+        count: number of jobs, or more.
         workers: processes; 1 runs the jobs in this one, in order. None decides by the first job,
-            which runs here: processes are started if the others would take long.
+            which runs here: if the others would take long, this process runs them together with
+            others, one on each core.
         memory: bytes that a job needs in addition to its process; only as many processes run as
             fit. 0 if unknown.
         given_up: returns what a job that is given up yields, from its number; None raises.
@@ -45,23 +60,23 @@ def spread(
     Raises:
         InputError: a job killed its process twice, and ``given_up`` is None.
     """
-    if not jobs:
-        return
+    made, shares = enumerate(jobs), workers is None
     if workers is None:
-        began = time.perf_counter()
-        yield jobs[0]()
-        seconds = time.perf_counter() - began
-        jobs = jobs[1:]
-        workers = cpu_count() if seconds * len(jobs) > WORTH_STARTING else 1
-    workers = fitting(workers, memory) if memory else workers
-    if workers == 1 or len(jobs) < 2:
-        for job in jobs:
+        for _, job in islice(made, 1):
+            began = time.perf_counter()
+            result = job()
+            seconds, count = time.perf_counter() - began, count - 1
+            yield result
+            workers = cpu_count() if seconds * count > WORTH_STARTING else 1
+    workers = fitting(workers or 1, memory) if memory else workers
+    if workers in (None, 1) or count < 2:
+        for _, job in made:
             yield job()
         return
-    left = dict(enumerate(jobs))
-    while left:
+    left: dict[int, Callable[[], Returned]] = {}
+    while True:
         try:
-            for number, result in _in_processes(left, min(workers, len(jobs))):
+            for number, result in _in_processes(left, made, min(workers, count), shares=shares):
                 del left[number]
                 yield result
         except TerminatedWorkerError:  # its text has the traces of all processes
@@ -90,22 +105,68 @@ class Processes:
         say: Say,
     ) -> Iterator[Returned]:
         """Run the jobs and yield what they return, in the order in which they end."""
-        return spread(jobs, workers=self.workers, given_up=given_up)
+        return spread(jobs, count=len(jobs), workers=self.workers, given_up=given_up)
 
 
 def _in_processes(
-    jobs: Mapping[int, Callable[[], Returned]], workers: int
+    left: dict[int, Callable[[], Returned]],
+    made: Iterator[tuple[int, Callable[[], Returned]]],
+    workers: int,
+    *,
+    shares: bool = False,
 ) -> Iterator[tuple[int, Returned]]:
-    """Yield the number and the result of each job; all end with this process."""
-    parallel = Parallel(n_jobs=workers, return_as="generator_unordered")  # with 1, here
+    """Yield the number and the result of each job; all processes end with this one.
+
+    Args:
+        left: jobs to run, by number.
+        made: yields the other jobs, which are added to ``left``.
+        workers: processes.
+        shares: whether this process is one of them.
+    """
+    memory, waiting = allowed() // workers, deque(left)
+    processes = workers - shares
+    most = 2 * processes if shares else sys.maxsize  # what is submitted cannot be taken back
+    running: dict[Future[tuple[int, Returned]], int] = {}
+    # A longer wait than loky's own 10 seconds: this process may work in between.
+    pool = get_reusable_executor(processes, timeout=IDLE, env=_threads(workers))
+
+    def submit() -> None:
+        while waiting and len(running) < most:
+            number = waiting.popleft()
+            running[pool.submit(_undisturbed, number, left[number], memory)] = number
+
     try:
-        yield from parallel(
-            delayed(_undisturbed)(number, job, allowed() // workers)
-            for number, job in list(jobs.items())
-        )
+        submit()
+        for number, job in made:
+            left[number] = job
+            waiting.append(number)
+            yield from _ended(running)
+            submit()
+        while waiting:
+            number = waiting.popleft()
+            with bounded(str(memory)):
+                result = left[number]()
+            yield number, result
+            yield from _ended(running)
+            submit()
+        yield from (one.result() for one in as_completed(running))
     except BaseException:
-        get_reusable_executor().shutdown(wait=False, kill_workers=True)
+        pool.shutdown(wait=False, kill_workers=True)
         raise
+
+
+def _ended(running: dict[Future[tuple[int, Returned]], int]) -> list[tuple[int, Returned]]:
+    """Remove the jobs that have ended, and return what they returned."""
+    ended = [one for one in running if one.done()]
+    for one in ended:
+        del running[one]
+    return [one.result() for one in ended]
+
+
+def _threads(workers: int) -> dict[str, str]:
+    """Return variables that give each process its share of the cores, unless the user set them."""
+    share = str(max(1, cpu_count() // workers))
+    return {name: share for name in THREADS if name not in os.environ}
 
 
 def _alone(
@@ -113,7 +174,7 @@ def _alone(
 ) -> Returned:
     """Run a job while no other job runs."""
     try:
-        ((_, result),) = _in_processes({number: job}, 2)  # with 1 it would run in this process
+        ((_, result),) = _in_processes({number: job}, iter(()), 1)
     except TerminatedWorkerError:
         require(given_up is not None, DIED)
         assert given_up is not None
