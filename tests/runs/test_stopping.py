@@ -161,14 +161,14 @@ def test_a_job_that_kills_its_process_twice_is_given_up_and_the_others_continue(
     tmp_path: Path,
 ) -> None:
     jobs = [
-        partial(abs, 1),
+        *(partial(processes.meets, tmp_path, name, 2) for name in ("left", "right")),
         partial(processes.dies, tmp_path / "one", 9),
         partial(abs, 2),
         partial(processes.dies, tmp_path / "two", 9),
         *(partial(abs, number) for number in range(3, 7)),
     ]
     found = list(spread(jobs, count=len(jobs), workers=2, given_up=lambda number: 100 + number))
-    assert sorted(found) == [1, 2, 3, 4, 5, 6, 101, 103]
+    assert sorted(found) == [0, 0, 2, 3, 4, 5, 6, 102, 104]
     for name in ("one", "two"):  # both may fail at once, although only one is suspected
         assert 2 <= len(list(tmp_path.glob(f"{name}-*"))) <= 3
 

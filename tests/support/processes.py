@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -42,6 +43,16 @@ def kill(running: subprocess.Popen) -> bool:
         os.killpg(running.pid, signal.SIGKILL)
     running.wait(timeout=30)
     return alive
+
+
+def meets(folder: Path, name: str, count: int) -> int:
+    """Return 0 when as many jobs run at once, each in a process that has started."""
+    (folder / f"met-{name}").touch()
+    until = time.monotonic() + 60
+    while len(list(folder.glob("met-*"))) < count:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return 0
 
 
 def dies(marker: Path, times: int) -> int:
