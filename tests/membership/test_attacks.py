@@ -152,6 +152,31 @@ def labelled(count: int) -> MembershipKnowledge:
     return MembershipKnowledge(both, both, lambda: pytest.fail("no shadow model is needed"))
 
 
+def seen_hidden(member: np.ndarray, *, seed: int, awake: int = 0) -> Labelled:
+    """Return records whose outputs tell members, with a unit that wakes up for the first."""
+    rng = np.random.default_rng(seed)
+    first = np.clip(np.where(member, 0.95, 0.6) + rng.normal(size=len(member)) / 10, 0.01, 0.99)
+    units = np.abs(rng.normal(size=(len(member), 1, 8)))
+    units[:, 0, 0] = 0
+    units[:awake, 0, 0] = 1.0
+    outputs = torch.from_numpy(np.stack([first, 1 - first], axis=1))[:, None]
+    labels = torch.zeros(len(member), dtype=torch.int64)
+    hidden = {"1": torch.from_numpy(units)}
+    return Labelled(Observed(outputs, -outputs[:, :, 0].log(), labels, 2, hidden), member)
+
+
+@pytest.mark.parametrize("awake", [0, 5])
+def test_a_unit_that_the_known_records_never_wake_up_does_not_rule_the_answer(awake: int) -> None:
+    member = np.arange(400) % 2 == 0
+    known = MembershipKnowledge(
+        seen_hidden(member, seed=0), seen_hidden(member, seed=1, awake=awake), lambda: None
+    )
+    targets = seen_hidden(member, seed=2, awake=awake)
+    odds = parse_attack("white-box").fit(known, seed=0).log_odds(targets.records)
+    assert ((odds > 0) == member).mean() > 0.9
+    assert np.abs(odds).max() < 20
+
+
 def test_attacks_on_single_snapshots_sum_their_log_odds() -> None:
     known = labelled(80)
     attack = LabelLoss(epochs=2, joint=False)

@@ -14,6 +14,10 @@ from leakgauge.membership.observation import Observed
 SMALLEST = 1e-12
 """Smallest standard deviation used as a divisor."""
 
+MOST_DEVIATIONS = 8.0
+"""Largest standardised value. A unit that is 0 for all records of the attacker has no deviation, so
+that another value would be of the order of 1e10, and the network's answer with it."""
+
 UNSCALED = ("outputs", "label")
 """Components within 0 and 1 if the labels are classes."""
 
@@ -76,8 +80,13 @@ class Scale:
         return cls(values.mean(0), values.std(0).clamp(min=SMALLEST))
 
     def __call__(self, values: Tensor) -> Tensor:
-        """Return the standardised values."""
-        return (values - self.mean) / self.deviation
+        """Return the standardised values, at most ``MOST_DEVIATIONS`` from 0.
+
+        >>> Scale.of(torch.tensor([[0.0, 1.0], [0.0, 3.0]]))(torch.tensor([[0.1, 2.0]])).tolist()
+        [[8.0, 0.0]]
+        """
+        standardised = (values - self.mean) / self.deviation
+        return standardised.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
 
 
 @dataclass(frozen=True, eq=False)
