@@ -21,6 +21,7 @@ from leakgauge.membership.observation import Observed, observe
 from leakgauge.membership.run.federated import raised_rows
 from leakgauge.membership.run.roles import assign_roles
 from leakgauge.membership.spec import MembershipSpec
+from leakgauge.results.roc import auroc
 from support.worlds import network, noise, world
 
 
@@ -175,6 +176,30 @@ def test_a_unit_that_the_known_records_never_wake_up_does_not_rule_the_answer(aw
     odds = parse_attack("white-box").fit(known, seed=0).log_odds(targets.records)
     assert ((odds > 0) == member).mean() > 0.9
     assert np.abs(odds).max() < 20
+
+
+def priced(*, seed: int, unit: float, least: float) -> Labelled:
+    """Return records whose labels are numbers of a unit; members have smaller errors."""
+    rng = np.random.default_rng(seed)
+    member = np.arange(400) % 2 == 0
+    label, error = rng.normal(size=400), rng.normal(size=400) * np.where(member, 0.1, 0.5)
+    outputs = torch.from_numpy(unit * (label + error) + least)[:, None, None]
+    log_loss = torch.from_numpy(np.log((unit * error) ** 2))[:, None]
+    labels = torch.from_numpy(unit * label + least)[:, None]
+    return Labelled(Observed(outputs, log_loss, labels, 0), member)
+
+
+@pytest.mark.parametrize(("unit", "least"), [(1e5, 0.0), (1e-4, 0.0), (1.0, 1e4)])
+def test_the_unit_of_a_label_that_is_a_number_does_not_matter(unit: float, least: float) -> None:
+    found = []
+    for scale in ({"unit": unit, "least": least}, {"unit": 1.0, "least": 0.0}):
+        known, validation, targets = (priced(seed=seed, **scale) for seed in range(3))
+        fitted = parse_attack("label-loss").fit(
+            MembershipKnowledge(known, validation, lambda: None), seed=0
+        )
+        found.append(float(auroc(targets.member, fitted.log_odds(targets.records))))
+    assert found[0] == pytest.approx(found[1], abs=0.01)
+    assert found[0] > 0.8  # chance is 0.5 within 0.06
 
 
 def test_attacks_on_single_snapshots_sum_their_log_odds() -> None:

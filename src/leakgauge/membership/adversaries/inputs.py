@@ -19,7 +19,7 @@ MOST_DEVIATIONS = 8.0
 that another value would be of the order of 1e10, and the network's answer with it."""
 
 UNSCALED = ("outputs", "label")
-"""Components within 0 and 1 if the labels are classes."""
+"""Components that are within 0 and 1 if the labels are classes, and stay so."""
 
 SMALLEST_NORM = 1e-37
 """Smallest norm used as a divisor of a float32 gradient."""
@@ -143,6 +143,7 @@ class Reader:
 
     def __init__(self, inputs: Inputs, records: Observed) -> None:
         self.inputs = inputs
+        self._classes = records.classes > 0
         self._scales = {name: Scale.of(leaf) for name, leaf in self._flat(records).items()}
 
     def __call__(self, records: Observed) -> Components:
@@ -170,7 +171,7 @@ class Reader:
         return flat
 
     def _scaled(self, name: str, leaf: Tensor) -> Tensor:
-        plain = self.inputs.plain or name in UNSCALED
+        plain = self.inputs.plain or (self._classes and name in UNSCALED)
         return (leaf if plain else self._scales[name](leaf)).float()
 
     def _layers(self, records: Observed) -> Mapping[str, Sequence[Factors]]:
