@@ -112,10 +112,17 @@ def test_a_kill_between_rounds_changes_no_figure(rand: Source, tmp_path: Path, m
         played.append(args[1])
         return play(*args)
 
+    train, finished = answering.trajectory, []
+
+    def continued(*args, after: int = 0, **given):
+        finished.append(after)
+        return train(*args, after=after, **given)
+
     monkeypatch.setattr(answering, "attack_round", counted)
-    monkeypatch.setattr(answering, "trajectory", lambda *args, **kept: iter(()))
+    monkeypatch.setattr(answering, "trajectory", continued)
     assert figures(asked(tmp_path / "killed", rand)) == figures(whole)
     assert played == [1, 2]
+    assert finished == [1]
 
 
 def killed(*args, **kwargs):

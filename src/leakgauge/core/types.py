@@ -82,7 +82,9 @@ class Task:
         """
         try:
             loss = self.loss(outputs, targets.clone())
-        except IndexError as error:
+        except (IndexError, RuntimeError) as error:  # vectorised, it is the second
+            if not (isinstance(error, IndexError) or "is out of bounds" in str(error)):
+                raise
             raise InputError(
                 "the loss fails for a label that is not among the outputs "
                 f"{list(getattr(outputs, 'shape', ())[-1:])} of a record ({error}); expected "
