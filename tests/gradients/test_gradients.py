@@ -552,16 +552,10 @@ def test_refusals(model, message):
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("method", "message"),
-    [
-        ("vmap", r"Linear or its loss fails on some records: .*bounds"),
-        ("loop", r"a label that is not among the outputs \[3\]"),
-    ],
-)
-def test_a_late_label_without_an_output_is_named(method, message):
+@pytest.mark.parametrize("method", ["vmap", "loop"])
+def test_a_late_label_without_an_output_is_named(method):
     task = Task(nn.Linear(4, 3), F.cross_entropy)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=r"a label that is not among the outputs \[3\]"):
         per_example_gradients(task, params_of(task.model), X, Y.flip(0) + 1, method=method)
 
 
