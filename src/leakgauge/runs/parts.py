@@ -204,6 +204,7 @@ def _run_stage(
 ) -> Sequence[Measurement]:
     """Run and score a stage: processes run its steps while this one makes the next states."""
     starts: list[StageState] = []
+    after: dict[int, str] = {}
     done: dict[int, Kept] = {}
     last: list[tuple[StageState, Kept | None]] = []
 
@@ -218,7 +219,8 @@ def _run_stage(
                 last.append((state, _closing(folder, stage, starts, progress)))
                 return
             starts.append(state)
-            kept = folder.arrays(_step_name(stage, number), after=digest_of(state))
+            after[number] = digest_of(state)
+            kept = folder.arrays(_step_name(stage, number), after=after[number])
             if kept is None:
                 yield partial(_named, number, partial(stage.step, number, state))
             else:
@@ -226,8 +228,7 @@ def _run_stage(
                 count()
 
     for number, kept in spread(left(), count=stage.steps, workers=workers, memory=stage.memory):
-        after = digest_of(starts[number - 1])
-        folder.keep_arrays(_step_name(stage, number), *kept, after=after)
+        folder.keep_arrays(_step_name(stage, number), *kept, after=after[number])
         done[number] = kept
         count()
     ((final, closing),) = last
@@ -256,11 +257,11 @@ def _states(folder: WorkFolder, stage: Stage, progress: Progress) -> Iterator[St
         kept.append(old)
     progress.step(f"{name}: training", max(0, len(kept) - 1), total)
     yield from kept
-    after = _digest(kept[-1:])
-    for number, state in enumerate(stage.states(tuple(kept)), start=len(kept) + 1):
-        folder.keep_tensors(f"{name}/state-{number:04d}", state, after=after)
-        after = _digest([state])
-        progress.step(f"{name}: training", number - 1, total)
+    for state in stage.states(tuple(kept)):
+        after = _digest(kept[-1:])
+        kept.append(state)
+        folder.keep_tensors(f"{name}/state-{len(kept):04d}", state, after=after)
+        progress.step(f"{name}: training", len(kept) - 1, total)
         yield state
 
 

@@ -62,14 +62,15 @@ def spread(
     """
     made, shares = enumerate(jobs), workers is None
     if workers is None:
+        workers = 1
         for _, job in islice(made, 1):
             began = time.perf_counter()
             result = job()
             seconds, count = time.perf_counter() - began, count - 1
             yield result
             workers = cpu_count() if seconds * count > WORTH_STARTING else 1
-    workers = fitting(workers or 1, memory) if memory else workers
-    if workers in (None, 1) or count < 2:
+    workers = fitting(workers, memory) if memory else workers
+    if workers == 1 or count < 2:
         for _, job in made:
             yield job()
         return
