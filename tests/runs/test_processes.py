@@ -1,6 +1,9 @@
 """Jobs that other processes run, and what this process does in the meantime."""
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -50,3 +53,26 @@ def test_without_a_number_of_workers_this_process_runs_jobs_together_with_others
 def test_short_jobs_start_no_process(tmp_path: Path) -> None:
     jobs = [partial(touched, tmp_path / str(number)) for number in range(8)]
     assert set(spread(jobs, count=8, workers=None)) == {os.getpid()}
+
+
+def test_a_stop_with_many_jobs_left_prints_nothing(tmp_path: Path) -> None:
+    program = f"""
+import os, pathlib, time
+from leakgauge.runs.executors.processes import spread
+def job():
+    (pathlib.Path({str(tmp_path)!r}) / str(os.getpid())).touch()
+    time.sleep(60)
+try:
+    list(spread([job] * 40, count=40, workers=2))
+except KeyboardInterrupt:
+    pass
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stderr=subprocess.PIPE, text=True
+    ) as running:
+        until = time.monotonic() + 60
+        while len(list(tmp_path.iterdir())) < 2:  # both processes have started
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        running.send_signal(signal.SIGINT)
+        assert running.communicate(timeout=20)[1] == ""

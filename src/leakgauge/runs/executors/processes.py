@@ -2,11 +2,10 @@
 
 import os
 import signal
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from itertools import islice
 from typing import TypeVar
 
@@ -124,15 +123,13 @@ def _in_processes(
         workers: processes.
         shares: whether this process is one of them.
     """
-    memory, waiting = allowed() // workers, deque(left)
-    processes = workers - shares
-    most = 2 * processes if shares else sys.maxsize  # what is submitted cannot be taken back
+    memory, waiting, processes = allowed() // workers, deque(left), workers - shares
     running: dict[Future[tuple[int, Returned]], int] = {}
     # A longer wait than loky's own 10 seconds: this process may work in between.
     pool = get_reusable_executor(processes, timeout=IDLE, env=_threads(workers))
 
     def submit() -> None:
-        while waiting and len(running) < most:
+        while waiting and len(running) < 2 * processes:  # loky's thread fails on more at a stop
             number = waiting.popleft()
             running[pool.submit(_undisturbed, number, left[number], memory)] = number
 
@@ -143,16 +140,18 @@ def _in_processes(
             waiting.append(number)
             yield from _ended(running)
             submit()
-        while waiting:
-            number = waiting.popleft()
-            with bounded(str(memory)):
-                result = left[number]()
-            yield number, result
+        while waiting or running:
+            if shares and waiting:
+                number = waiting.popleft()
+                with bounded(str(memory)):
+                    result = left[number]()
+                yield number, result
+            else:
+                wait(running, return_when=FIRST_COMPLETED)
             yield from _ended(running)
             submit()
-        yield from (one.result() for one in as_completed(running))
     except BaseException:
-        pool.shutdown(wait=False, kill_workers=True)
+        pool.shutdown(kill_workers=True)
         raise
 
 
