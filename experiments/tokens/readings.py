@@ -5,9 +5,9 @@
 
 Each cell is the mean over seeds with a Student t interval over them; of a single seed it is that
 run's figure, with its interval over blocks of batches. The gap is the critic's mean score of
-matched minus that of mismatched pairs. In-sample: on the critic's training pairs. Judged: with the
-stream's critic on 200 batches at the checkpoint, with the checkpoint's critic on batches of other
-records.
+matched minus that of mismatched pairs. In-sample: on the critic's training pairs. Evaluated: with
+the stream's critic on 200 batches at the checkpoint, with the checkpoint's critic on batches of
+other records.
 """
 
 import sys
@@ -27,8 +27,8 @@ NAMES = {
     of_critic(figure, AUTOENCODER, PAPERS): name
     for figure, name in (
         (GAP_IN_SAMPLE, "in-sample"),
-        (GAP, "judged"),
-        (GAP_PLACEBO, "judged, placebo"),
+        (GAP, "evaluated"),
+        (GAP_PLACEBO, "evaluated, placebo"),
     )
 }
 

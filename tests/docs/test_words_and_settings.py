@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from leakgauge.catalog import questions
+from leakgauge.data.split import SHARES as USERS_SHARES
 from leakgauge.data.split_members import SHARES
 from leakgauge.inference.adversaries.encoder import Encoder
 from leakgauge.inference.adversaries.forest import Forest
@@ -18,8 +19,14 @@ from leakgauge.layers.observation import KernelMax
 from leakgauge.layers.run.observing import KEPT
 from leakgauge.layers.spec import LayersSpec
 from leakgauge.membership.adversaries.supervised import Training
+from leakgauge.membership.spec import MembershipSpec
 from leakgauge.runs.grid import unfold
 from leakgauge.runs.grid_file import read_grid_file
+from leakgauge.tokens.networks import CRITIC_HIDDEN, EMBEDDED, HIDDEN, LATENT
+from leakgauge.tokens.run.streaming import MOST
+from leakgauge.tokens.settings import PAIRS_OF_PAPER, TOKEN_RATE, CriticSettings
+from leakgauge.tokens.spec import TimelineSpec
+from leakgauge.tokens.words import TRANSFORMER
 from support.papers import FOLDER, ROOT, rows
 
 PAPER, SMALL = "paper", "small"
@@ -85,7 +92,7 @@ WORDS: list[tuple[str, str, Callable[[], str]]] = [
     ("agic", "Table V,", lambda: f"{cells('agic/table5')[0].images} of 1,000 images"),
     ("agic", "Table VI,", lambda: f"{cells('agic/table6')[0].images} images"),
     ("agic", "V-A, total variation", weights),
-    ("ccs24", "4.1, encoder", lambda: f"hidden width ({Encoder().hidden})"),
+    ("ccs24", "4.1, encoder", lambda: f"{Encoder().hidden} ReLUs"),
     ("ccs24", "4.1, encoder", lambda: f"epochs ({Encoder().epochs})"),
     ("ccs24", "4.1, encoder", lambda: f"shadow batches ({Encoder().batches:,})"),
     ("ccs24", "5.1.3, forest", lambda: f"shadow batches ({Forest().batches:,})"),
@@ -97,6 +104,18 @@ WORDS: list[tuple[str, str, Callable[[], str]]] = [
     ("nasr19", "Table X,", lambda: f"{cells('nasr19/table10')[0].size} records for each"),
     ("nasr19", "Table XII,", lambda: f"{cells('nasr19/table12')[0].rounds} rounds"),
     ("nasr19", "Table XIII,", lambda: f"{cells('nasr19/table13')[0].size} records"),
+    ("nasr19", "Eq. 2, ascent", lambda: f"not printed: {MembershipSpec().ascent_rate}"),
+    ("ccs24", "5.1.1, three-fold", lambda: f"({100 * USERS_SHARES[2]:g} % here)"),
+    ("ccs24", "Figure 8", lambda: f"trials ({cells('ccs24/figure8')[0].trials:,})"),
+    ("tokens", "3.2, autoencoder", lambda: f"widths ({HIDDEN}, {LATENT})"),
+    ("tokens", "3.2, critic", lambda: f"widths ({CRITIC_HIDDEN}, {EMBEDDED})"),
+    ("tokens", "matched pairs during", lambda: f"at most {MOST:,} pairs"),
+    ("tokens", "matched pairs at", lambda: f"{PAIRS_OF_PAPER} batches"),
+    ("tokens", "A, rates", lambda: f"{CriticSettings().lr:.0e}".replace("e-0", "e-")),
+    ("tokens", "A, rates", lambda: {0.2: "a fifth of it"}[TOKEN_RATE[TRANSFORMER]]),
+    ("tokens", "A, Adam", lambda: f"text: {TimelineSpec().lr:g}"),
+    ("tokens", "4.1, DLG", lambda: f"{cells('tokens/lenet')[0].attack_iterations}"),
+    ("mo21", "Eq. 10", lambda: f"{LayersSpec().records} records"),
     ("mo21", "5, rounds before", lambda: f"ours; {LayersSpec().rounds}, the paper's example"),
     ("mo21", "5, random forest", lambda: f"more than {KernelMax().most:,} numbers"),
     ("mo21", "5, random forest", lambda: f"{KEPT / 2**30:g} GiB"),

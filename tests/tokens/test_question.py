@@ -23,9 +23,11 @@ from leakgauge.tokens.report.rows import courses
 from leakgauge.tokens.report.section import section
 from leakgauge.tokens.run import measuring, summarising
 from leakgauge.tokens.run.preparing import prepare
+from leakgauge.tokens.run.streaming import pairs_of
 from leakgauge.tokens.run.training import _batches, trained
 from leakgauge.tokens.settings import CriticSettings
 from leakgauge.tokens.sketch import Sketches
+from leakgauge.tokens.sources import FixedPairs, PairSplit
 from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import PLANTED, SMALLEST_SEEN
 from support.command import run
@@ -280,6 +282,19 @@ def test_a_critic_of_the_whole_training_judges_each_checkpoint(tmp_path: Path, m
     in_sample = [by_method["paper"].at("critic_gap_in_sample", step).value for step in (0, 2)]
     assert in_sample[0] == in_sample[1]
     assert by_method["paper"].at("critic_gap", 0) != by_method["paper"].at("critic_gap", 2)
+
+
+def test_a_critic_of_the_whole_training_compares_pairs_of_any_two_steps() -> None:
+    """Neighbours in time hide what the training's drift tells about a pair."""
+    steps = torch.arange(100.0)[:, None]
+    at = measuring.ModelCheckpoint(1, "none", {}, {"features": steps, "layer one": steps})
+    few = FixedPairs(pairs_of(at.pairs))
+    spec = TimelineSpec(**SMALL)
+    stream = measuring._taught_by_the_stream(PairSplit(few, few, few), at, spec, "paper").fitting
+    (groups,) = stream.groups(100, 100, torch.Generator())
+    assert sorted(groups[0].features[:, 0].tolist()) == steps[:, 0].tolist()
+    assert (groups[0].features == groups[0].gradients["one"]).all()
+    assert groups[0].features[:, 0].diff().abs().median() > 10  # in order it is 1
 
 
 def test_pairs_of_the_whole_training_have_the_sketches_of_a_checkpoint(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ class LayersSpec(Spec):
     )
     by_user: Truth = setting(
         True,
-        "split whole users, if the data name them; false splits records, as the paper does",
+        "split whole users, if the data name them; false splits records",
         DATA,
     )
     half: Truth = setting(

@@ -116,7 +116,7 @@ def checkpoint_parts(
         InputError: too few records, or an unknown layer or module.
 
     References:
-        Privacy Tokens, section 4.2.1, which uses 200 batches of all records for everything.
+        Privacy Tokens, section 4.2.1, which evaluates on 200 batches of training records.
     """
     check_names(task, data.x, how.features, list(how.layers))
     rows = _dealt(data, how.batch_size, seed)

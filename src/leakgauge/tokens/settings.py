@@ -115,7 +115,7 @@ class CriticSettings:
 
 
 PAPER = "paper"
-"""MINE as in the paper: a critic learns on 200 batches, and is evaluated on the same."""
+"""MINE with the paper's settings: a critic learns on 200 batches; both gaps are reported."""
 
 METHODS = (*ESTIMATORS, PAPER)
 """Methods to estimate the information."""

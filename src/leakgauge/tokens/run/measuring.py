@@ -221,17 +221,21 @@ def _taught_by_the_stream(
     The paper: 'during the training process of the monitored model, the trainer continuously
     collects data-gradient pairs to train the MINE network'; then, at checkpoints, 'we extract 200
     batches of data from the training set', and 'using the trained MINE network, we estimate the
-    mutual information'. So its method reports on 200 batches at the checkpoint, of records that the
-    training saw. The other methods report on the checkpoint's held-out records, whose batches the
-    training saw too.
+    mutual information'. It shuffles gradients over all pairs, so neighbours here come from any two
+    steps. Its method reports on 200 batches at the checkpoint, of records that the training saw.
+    The other methods report on the checkpoint's held-out records, whose batches the training saw
+    too.
 
     References:
         Privacy Tokens, sections 3.3 and 4.2.1.
     """
-    stream = FixedPairs(pairs_of(at.pairs))
+    rng = torch_stream(spec.seed, QUESTION, "order of the stream's pairs")
+    kept = pairs_of(at.pairs)
+    stream = FixedPairs(FixedPairs(kept).draw(len(kept), rng))  # in a random order
     if method != PAPER:
         return PairSplit(stream, parts.stopping, parts.reporting)
-    drawn = parts.fitting.draw(PAIRS_OF_PAPER, torch_stream(spec.seed, QUESTION, "judged pairs"))
+    rng = torch_stream(spec.seed, QUESTION, "pairs to evaluate")
+    drawn = parts.fitting.draw(PAIRS_OF_PAPER, rng)
     return PairSplit(stream, parts.stopping, FixedPairs(drawn))
 
 
