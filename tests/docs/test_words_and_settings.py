@@ -24,9 +24,8 @@ from leakgauge.runs.grid import unfold
 from leakgauge.runs.grid_file import read_grid_file
 from leakgauge.tokens.networks import CRITIC_HIDDEN, EMBEDDED, HIDDEN, LATENT
 from leakgauge.tokens.run.streaming import MOST
-from leakgauge.tokens.settings import PAIRS_OF_PAPER, TOKEN_RATE, CriticSettings
+from leakgauge.tokens.settings import PAIRS_OF_PAPER, SLOWER, CriticSettings
 from leakgauge.tokens.spec import TimelineSpec
-from leakgauge.tokens.words import TRANSFORMER
 from support.papers import FOLDER, ROOT, rows
 
 PAPER, SMALL = "paper", "small"
@@ -112,7 +111,7 @@ WORDS: list[tuple[str, str, Callable[[], str]]] = [
     ("tokens", "matched pairs during", lambda: f"at most {MOST:,} pairs"),
     ("tokens", "matched pairs at", lambda: f"{PAIRS_OF_PAPER} batches"),
     ("tokens", "A, rates", lambda: f"{CriticSettings().lr:.0e}".replace("e-0", "e-")),
-    ("tokens", "A, rates", lambda: {0.2: "a fifth of it"}[TOKEN_RATE[TRANSFORMER]]),
+    ("tokens", "A, rates", lambda: {0.2: "a fifth of it"}[SLOWER]),
     ("tokens", "A, Adam", lambda: f"text: {TimelineSpec().lr:g}"),
     ("tokens", "4.1, DLG", lambda: f"{cells('tokens/lenet')[0].attack_iterations}"),
     ("mo21", "Eq. 10", lambda: f"{LayersSpec().records} records"),

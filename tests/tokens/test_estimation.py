@@ -426,7 +426,8 @@ def test_the_settings_of_the_paper() -> None:
     assert (paper.estimator, paper.critic, paper.scale) == ("mine", "concat", "raw")
     assert (paper.token, paper.relu_output, paper.patience) == ("transformer", True, 0)
     assert (paper.iterations, paper.batch, paper.dropout) == (200, 50, 0.0)
-    assert paper.token_lr < paper.lr
+    assert paper.token_lr == CriticSettings.paper("autoencoder").token_lr == 0.2 * paper.lr
+    assert CriticSettings(token="autoencoder").token_lr == paper.lr  # ours
     assert CriticSettings.paper(pairs=5).batch == 2
     found = estimate_information(
         split_pairs(records(500, leak=0.0, seed=0)),

@@ -21,8 +21,11 @@ from leakgauge.tokens.words import (
     TRANSFORMER,
 )
 
-TOKEN_RATE = {AUTOENCODER: 1.0, TRANSFORMER: 0.2}
-"""Learning rate of an encoder over that of the critic; the paper says 'higher'."""
+SLOWER = 0.2
+"""Learning rate of a transformer, and of each encoder of the paper, over that of the critic.
+
+The paper has 'a higher learning rate' for the other parts; the values are missing in the text.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,7 @@ class CriticSettings:
         group: number of pairs in a group, the negatives of a figure; InfoNCE cannot exceed its log.
         evaluated: number of drawn pairs for stopping and reporting.
         relu_output: whether the autoencoder ends with a ReLU.
+        slower: whether the autoencoder learns more slowly than the critic, as a transformer does.
 
     Raises:
         InputError: a value is out of its range.
@@ -64,6 +68,7 @@ class CriticSettings:
     group: int = 64
     evaluated: int = 1024
     relu_output: bool = False
+    slower: bool = False
 
     def __post_init__(self) -> None:
         require_choice(self.estimator, "estimator", ESTIMATORS)
@@ -82,7 +87,7 @@ class CriticSettings:
     @property
     def token_lr(self) -> float:
         """Learning rate of the encoder."""
-        return self.lr * TOKEN_RATE.get(self.token, 1.0)
+        return self.lr * (SLOWER if self.slower or self.token == TRANSFORMER else 1.0)
 
     @classmethod
     def paper(cls, token: str = AUTOENCODER, *, pairs: int = 200) -> Self:
@@ -111,6 +116,7 @@ class CriticSettings:
             dropout=0.0,
             patience=0,
             relu_output=True,
+            slower=True,
         )
 
 
