@@ -98,6 +98,7 @@ TRANSFORMS = {
     "prune, last layer": on_layers(PruneTransform(0.7, whole=True), "last"),
     "noise, first layer": on_layers(GaussianNoise(0.3), "first"),
     "sign": SignTransform(),
+    "sign, one bit": SignTransform(one_bit=True),
     "clip": ClipNorm(2.0),
     "noise": GaussianNoise(0.3),
     "quantise": StochasticQuantise(3),
@@ -205,7 +206,12 @@ def test_pruning_keeps_as_many_of_equal_coordinates_as_fit():
 def test_sign_and_clip_equal_their_loops():
     grads = stack()
     rows = reference.rows(grads)
-    assert reference.rows(SignTransform()(grads, [])) == [reference.sign(row) for row in rows]
+    signs = [reference.sign(row) for row in rows]
+    assert reference.rows(SignTransform()(grads, [])) == signs
+    assert any(0 in row for row in signs)
+    one_bit = [[1 if value == 0 else value for value in row] for row in signs]
+    assert reference.rows(SignTransform(one_bit=True)(grads, [])) == one_bit
+    assert parse_defense("sign:one_bit=1", batch_size=1).update == SignTransform(one_bit=True)
     clipped = torch.tensor(reference.rows(ClipNorm(2.0)(grads, [])))
     torch.testing.assert_close(clipped, torch.tensor([reference.clip(row, 2.0) for row in rows]))
     assert float(flatten(ClipNorm(2.0)(grads, [])).norm(dim=1).max()) <= 2.0 + 1e-12

@@ -292,9 +292,9 @@ def test_a_row_of_the_paper_may_name_one_of_several_adversaries_of_a_cell() -> N
 
 def test_only_leaves_out_what_the_paper_says_of_other_cells() -> None:
     file = read_grid_file(CCS24 / "figure5.yaml")
-    grid = unfold(file, questions(), size="paper", only={"defense": "sign"})
-    assert {row.where["defense"] for row in grid.paper} == {"sign"}
-    assert {cell.defense for cell in grid.cells} == {("sign",)}
+    grid = unfold(file, questions(), size="paper", only={"defense": "sign:one_bit=1"})
+    assert {row.where["defense"] for row in grid.paper} == {"sign:one_bit=1"}
+    assert {cell.defense for cell in grid.cells} == {("sign:one_bit=1",)}
 
 
 def test_only_refuses_values_that_no_cell_has_together(tmp_path: Path) -> None:

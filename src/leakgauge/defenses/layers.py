@@ -187,7 +187,7 @@ def on_layers(transform: Transform, layers: str | None) -> Transform:
 
     >>> from leakgauge.defenses import SignTransform
     >>> on_layers(SignTransform(), None)
-    SignTransform()
+    SignTransform(one_bit=False)
     """
     return transform if layers is None else OnLayers(Layers.read(layers), transform)
 

@@ -20,32 +20,45 @@ class Sign(DefenseSettings):
     """Send only the signs of the update.
 
     Args:
+        one_bit: 0 counts as 1, so that a coordinate has one bit; otherwise it has three values,
+            as with ``torch.sign``, and a 0 tells what the batch lacks, such as a category.
         layers: changed layers, such as ``first+3``, see ``Layers``; None for all.
     """
 
     word: ClassVar[str] = "sign"
     _: KW_ONLY
+    one_bit: bool = False
     layers: str | None = None
 
     def build(self, *, batch_size: int) -> Defense:
         """Return the defense; the batch size has no effect."""
-        return Defense(self.name, update=on_layers(SignTransform(), self.layers))
+        return Defense(self.name, update=on_layers(SignTransform(self.one_bit), self.layers))
 
 
 @dataclass(frozen=True)
 class SignTransform(Transform):
     """Replaces each coordinate by its sign: -1, 0 or 1.
 
+    Args:
+        one_bit: 0 becomes 1. Li et al. 'binarize' to '1-bit per dimension' and do not say what
+            becomes of 0; with three values their static forest is not stopped.
+
     References:
         Bernstein et al., signSGD, ICML 2018; Li et al., CCS 2024, section 6.1.
 
-    >>> SignTransform()({"w": torch.tensor([[0.3, -2.0, 0.0]])}, [])
-    {'w': tensor([[ 1., -1.,  0.]])}
+    >>> grads = {"w": torch.tensor([[0.3, -2.0, 0.0]])}
+    >>> SignTransform()(grads, []), SignTransform(one_bit=True)(grads, [])
+    ({'w': tensor([[ 1., -1.,  0.]])}, {'w': tensor([[ 1., -1.,  1.]])})
     """
+
+    one_bit: bool = False
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
         """Return the signs of the gradients."""
-        return {name: leaf.sign() for name, leaf in grads.items()}
+        signs = {name: leaf.sign() for name, leaf in grads.items()}
+        if not self.one_bit:
+            return signs
+        return {name: torch.where(one == 0, 1, one) for name, one in signs.items()}
 
     def adapt(self, objective: Objective) -> "SoftSigns":
         """Return the objective that compares soft signs."""
