@@ -57,11 +57,12 @@ def test_short_jobs_start_no_process(tmp_path: Path) -> None:
 
 def test_a_stop_with_many_jobs_left_prints_nothing(tmp_path: Path) -> None:
     program = f"""
-import os, pathlib, time
+import os, pathlib, signal, time
 from leakgauge.runs.executors.processes import spread
 def job():
     (pathlib.Path({str(tmp_path)!r}) / str(os.getpid())).touch()
     time.sleep(60)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 try:
     list(spread([job] * 40, count=40, workers=2))
 except KeyboardInterrupt:
@@ -70,9 +71,12 @@ except KeyboardInterrupt:
     with subprocess.Popen(
         [sys.executable, "-c", program], stderr=subprocess.PIPE, text=True
     ) as running:
-        until = time.monotonic() + 60
-        while len(list(tmp_path.iterdir())) < 2:  # both processes have started
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        running.send_signal(signal.SIGINT)
-        assert running.communicate(timeout=20)[1] == ""
+        try:
+            until = time.monotonic() + 60
+            while len(list(tmp_path.iterdir())) < 2:  # both processes have started
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            running.send_signal(signal.SIGINT)
+            assert running.communicate(timeout=20)[1] == ""
+        finally:
+            running.kill()
