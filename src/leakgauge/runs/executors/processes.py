@@ -151,7 +151,7 @@ def _in_processes(
             yield from _ended(running)
             submit()
     except BaseException:
-        pool.shutdown(kill_workers=True)
+        pool.shutdown(kill_workers=True)  # waits for loky's thread, which frees its locks
         raise
 
 
