@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import yaml
 
 from leakgauge.catalog import questions
-from leakgauge.data.split import SHARES as USERS_SHARES
+from leakgauge.data.split import split_records
 from leakgauge.data.split_members import SHARES
 from leakgauge.inference.adversaries.encoder import Encoder
 from leakgauge.inference.adversaries.forest import Forest
@@ -70,6 +71,11 @@ def known(name: str) -> str:
     return ", ".join(dict.fromkeys(pairs[:3]))
 
 
+def share_of_tests() -> float:
+    """Return the share of the test records, which no setting changes."""
+    return float(signature(split_records).parameters["test_fraction"].default)
+
+
 def weights() -> str:
     """Return the four weights of the total variation, as the page writes them."""
     found = []
@@ -104,7 +110,7 @@ WORDS: list[tuple[str, str, Callable[[], str]]] = [
     ("nasr19", "Table XII,", lambda: f"{cells('nasr19/table12')[0].rounds} rounds"),
     ("nasr19", "Table XIII,", lambda: f"{cells('nasr19/table13')[0].size} records"),
     ("nasr19", "Eq. 2, ascent", lambda: f"not printed: {MembershipSpec().ascent_rate}"),
-    ("ccs24", "5.1.1, three-fold", lambda: f"({100 * USERS_SHARES[2]:g} % here)"),
+    ("ccs24", "5.1.1, three-fold", lambda: f"({100 * share_of_tests():g} % here)"),
     ("ccs24", "Figure 8", lambda: f"trials ({cells('ccs24/figure8')[0].trials:,})"),
     ("tokens", "3.2, autoencoder", lambda: f"widths ({HIDDEN}, {LATENT})"),
     ("tokens", "3.2, critic", lambda: f"widths ({CRITIC_HIDDEN}, {EMBEDDED})"),
