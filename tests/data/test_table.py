@@ -215,6 +215,8 @@ def test_every_type_of_column_is_a_number_or_a_category(values, kind, names):
         (["2020-08-04", "2020-08-11"] * 10, "it holds dates"),
         (["04.08.2020", "8/24/20 10:30", None, "2020/8/4"] * 5, "it holds dates"),
         ([f"2020-08-{day:02}T10:00:00.5Z" for day in range(1, 21)], "it holds dates"),
+        (["4 Aug 2020", "04-AUG-20", "Tue, 4th August 2020 10:30", None] * 5, "it holds dates"),
+        (["August 4, 2020", "Sept. 1, 2020", "2020-Aug-04", "May 2020"] * 5, "it holds dates"),
         ([[1], [2]] * 10, "it holds values of type list"),
         ([{"a": 1}, None] * 10, "it holds values of type dict"),
         ([{"a": 1}, "b"] * 10, "it holds a mix of dict and str"),
@@ -229,7 +231,16 @@ def test_useless_columns_are_left_out_with_a_note(values, reason):
 
 
 @pytest.mark.parametrize(
-    "values", [["2020-08-04", "soon"], ["1.2.3", "1.2.4"], ["2020-13-40"] * 2, ["2019", "2020-1"]]
+    "values",
+    [
+        ["2020-08-04", "soon"],
+        ["1.2.3", "1.2.4"],
+        ["2020-13-40"] * 2,
+        ["2019", "2020-1"],
+        ["May", "August"],
+        ["4 August", "32 Aug 2020"],
+        ["4 Augustus 2020", "April 4"],
+    ],
 )
 def test_texts_that_are_no_dates_stay(values):
     table = make_table(people(extra=[*values, "2020-08-04", *values] * 4), ROLES)

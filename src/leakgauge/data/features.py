@@ -15,11 +15,28 @@ from leakgauge.results.statistics import Floats
 
 MOST_CATEGORIES = 200
 
+TIME = r"(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?\s*(?:Z|[+-]\d{2}:?\d{2}|[AaPp][Mm])?)?"
+
 DATE = re.compile(
     r"(?:(?P<year>\d{4})[-/.](\d{1,2})[-/.](\d{1,2})|(\d{1,2})[-/.](\d{1,2})[-/.](?:\d{4}|\d{2}))"
-    r"(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?\s*(?:Z|[+-]\d{2}:?\d{2}|[AaPp][Mm])?)?"
+    + TIME
 )
 """A date in digits: the year first, or day and month in either order."""
+
+MONTH = (
+    "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    "|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+DAY = r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?"
+
+WORDED_DATE = re.compile(
+    r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,?\s+)?"
+    rf"(?:{DAY}[-/.\s]+{MONTH}[-/.,\s]+(?:\d{{4}}|\d{{2}})"
+    rf"|{MONTH}[-/.\s]+(?:{DAY}[-,\s]+)?\d{{4}}"
+    rf"|\d{{4}}[-/.\s]+{MONTH}(?:[-/.\s]+{DAY})?){TIME}",
+    re.IGNORECASE,
+)
+"""A date with an English month: ``4 Aug 2020``, ``Aug 4, 2020``, ``Aug 2020``, ``2020-Aug-04``."""
 
 OTHER = "other"
 """Name of the category for all values that are merged."""
@@ -108,11 +125,14 @@ def _unusable(column: "pd.Series[Any]") -> str | None:
 
 
 def writes_dates(column: "pd.Series[Any]") -> bool:
-    """Return whether each text of a column is a date in digits, with or without a time.
+    """Return whether each text of a column is a date, with or without a time.
 
-    Tables of text write dates so; other formats have a type for them.
+    Tables of text write dates in digits or with an English month; other formats have a type for
+    them.
 
     >>> writes_dates(pd.Series(["2020-08-04", "2020-08-11 10:30"]))
+    True
+    >>> writes_dates(pd.Series(["4 Aug 2020", "August 11, 2020"]))
     True
     >>> writes_dates(pd.Series(["2020-08-04", "1.10.300"]))
     False
@@ -128,7 +148,7 @@ def writes_dates(column: "pd.Series[Any]") -> bool:
 def _is_date(text: str) -> bool:
     found = DATE.fullmatch(text.strip())
     if found is None:
-        return False
+        return WORDED_DATE.fullmatch(text.strip()) is not None
     year, *others = (int(one) for one in found.groups() if one)
     first, second = others if found["year"] else (year, others[0])
     return 1 <= min(first, second) <= 12 and max(first, second) <= 31

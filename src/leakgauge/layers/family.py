@@ -25,13 +25,8 @@ from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import smoothed_votes, two_sided
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.standardising import StandardiseInPlace
-from leakgauge.inference.adversaries.views import (
-    FlattenView,
-    View,
-    within_deviations,
-)
-
-Floats = NDArray[np.float64]
+from leakgauge.inference.adversaries.views import FlattenView, View
+from leakgauge.results.statistics import Floats, within_deviations
 
 LEAST = 1e-6
 """Smallest probability of a network, so that no log is infinite."""

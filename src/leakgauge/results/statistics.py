@@ -21,6 +21,10 @@ Bools = NDArray[np.bool_]
 UNBOUNDED = (-math.inf, math.inf)
 SHARE = (0.0, 1.0)
 
+MOST_DEVIATIONS = 8.0
+"""Bound on standardised features. One that is nearly constant in the records or updates that an
+attack learns from has no deviation, so that another value would rule the answer."""
+
 
 def student_t(degrees: float, confidence: float = 0.95) -> float:
     """Return half the width of a two-sided Student t interval, in standard errors.
@@ -274,3 +278,12 @@ def difference(before: Estimate, after: Estimate) -> Estimate:
 def no_difference(one: Estimate) -> Estimate:
     """Return the difference between a figure and itself, exactly 0, for two equal runs."""
     return Estimate(0.0, 0.0, 0.0, one.n, one.confidence, one.unit)
+
+
+def within_deviations(standardised: Floats) -> Floats:
+    """Clip standardised features ``[n, D]`` in place to ``MOST_DEVIATIONS``.
+
+    >>> within_deviations(np.array([[-1.0, 2000.0]])).tolist()
+    [[-1.0, 8.0]]
+    """
+    return np.clip(standardised, -MOST_DEVIATIONS, MOST_DEVIATIONS, out=standardised)

@@ -12,7 +12,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import Tensor
 
 from leakgauge.core.rng import derive, stream
@@ -25,6 +25,7 @@ from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import ScoredTrials, score
+from leakgauge.results.statistics import within_deviations
 from leakgauge.runs.parts import Kept
 from leakgauge.training.catalog import SGD, parse_optimizer
 from leakgauge.training.federation import upload_of
@@ -202,16 +203,21 @@ def _simulated(simulate: Any, clients: Clients) -> Simulated:
 
 
 def _fitted(taught: Sequence[Simulated], parts: int) -> Pipeline:
-    """Fit a logistic regression on components of the coordinates and on the last ``parts``."""
+    """Fit a logistic regression on components of the coordinates and on the last ``parts``.
+
+    Standardised values are bounded: a coordinate that hardly changes in simulated updates would
+    rule the answer where it does.
+    """
     features = np.concatenate([features for features, _ in taught])
     truth = np.concatenate([truth for _, truth in taught])
     count = min(COMPONENTS, len(features) // 4, features.shape[1] - parts)
-    leading = make_pipeline(StandardScaler(), PCA(count, random_state=0))
+    bounded = FunctionTransformer(within_deviations)
+    leading = make_pipeline(StandardScaler(), bounded, PCA(count, random_state=0))
     both = ColumnTransformer(
         [("coordinates", leading, slice(0, -parts)), ("sizes", "passthrough", slice(-parts, None))]
     )
     regression = LogisticRegression(max_iter=1000)
-    return make_pipeline(both, StandardScaler(), regression).fit(features, truth)
+    return make_pipeline(both, StandardScaler(), bounded, regression).fit(features, truth)
 
 
 def _log_posterior(fitted: Pipeline, features: NDArray[Any]) -> Floats:

@@ -16,12 +16,8 @@ from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.calibration import Calibrated, calibrate, two_sided
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.standardising import StandardiseInPlace
-from leakgauge.inference.adversaries.views import (
-    FlattenView,
-    View,
-    within_deviations,
-)
-from leakgauge.results.statistics import Floats, Ints
+from leakgauge.inference.adversaries.views import FlattenView, View
+from leakgauge.results.statistics import Floats, Ints, within_deviations
 
 Features = NDArray[np.floating]
 

@@ -6,7 +6,6 @@ A view is applied to each chunk of gradients, so a stack of full gradients is ne
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import max_pool1d
@@ -14,16 +13,12 @@ from torch.nn.functional import max_pool1d
 from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flat_leaf, flatten
-from leakgauge.results.statistics import Floats
 
 View = Callable[[Grads], Tensor]
 """Maps gradients with leaves ``[n, *p]`` to features ``[n, D]``, row by row."""
 
 SMALL_LEAF = 16
 """Leaves with at most this many coordinates are features themselves in some views."""
-
-MOST_DEVIATIONS = 8.0
-"""Bound on standardised features, in standard deviations of the shadow batches."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +114,3 @@ class PartialView:
     def __call__(self, grads: Grads) -> Tensor:
         """Return features ``[n, D]`` of whole gradients."""
         return self.view(self.sees(grads))
-
-
-def within_deviations(standardised: Floats) -> Floats:
-    """Clip standardised features ``[n, D]`` in place; nearly constant ones may explode.
-
-    >>> within_deviations(np.array([[-1.0, 2000.0]])).tolist()
-    [[-1.0, 8.0]]
-    """
-    return np.clip(standardised, -MOST_DEVIATIONS, MOST_DEVIATIONS, out=standardised)

@@ -10,13 +10,10 @@ from torch.nn import functional
 from leakgauge.gradients.factored.base import Factors
 from leakgauge.membership.adversaries.adversary import Needs
 from leakgauge.membership.observation import Observed
+from leakgauge.results.statistics import MOST_DEVIATIONS
 
 SMALLEST = 1e-12
 """Smallest standard deviation used as a divisor."""
-
-MOST_DEVIATIONS = 8.0
-"""Largest standardised value. A unit that is 0 for all records of the attacker has no deviation, so
-that another value would be of the order of 1e10, and the network's answer with it."""
 
 UNSCALED = ("outputs", "label")
 """Components that are within 0 and 1 if the labels are classes, and stay so."""
