@@ -59,6 +59,16 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, at most 200 characters; its type if it has none.
+
+    >>> first_line(ValueError("no such layer\\nin this model")), first_line(ValueError())
+    ('no such layer', 'ValueError')
+    """
+    text = str(error).strip().splitlines()
+    return text[0][:200] if text else type(error).__name__
+
+
 def source_hash(text: str, *, files: bool = True) -> str | None:
     """Return the sha256 of the code of MODULE where ``text`` begins with MODULE:NAME, else None.
 

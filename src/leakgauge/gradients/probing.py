@@ -20,6 +20,7 @@ from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.copying import copy_of
 from leakgauge.core.losses import refuse_own_leaves, without_broadcast
 from leakgauge.core.types import Grads, Params, Task
+from leakgauge.core.user_code import first_line
 from leakgauge.gradients.watching import OperationWatcher
 
 GradientMethod = Literal["auto", "vmap", "loop"]
@@ -181,12 +182,6 @@ def fresh_buffers(task: Task) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in task.model.named_buffers()}
 
 
-def one_line(error: BaseException) -> str:
-    """Return the first line of an error's message."""
-    text = str(error).strip().splitlines()
-    return text[0][:200] if text else type(error).__name__
-
-
 def _try_once(
     task: Task,
     params: Params,
@@ -252,7 +247,7 @@ def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: b
     except REFUSALS as error:
         if required:
             raise InputError(
-                f"torch.func cannot vectorise {_name(task.model)} ({one_line(error)}); "
+                f"torch.func cannot vectorise {_name(task.model)} ({first_line(error)}); "
                 "allow a plain loop, slower and exact: --allow-loop where the secret is inferred "
                 'from batches, method="auto" in Python'
             ) from error
@@ -325,7 +320,7 @@ def explained(what: str) -> Iterator[None]:
     except (InputError, torch.OutOfMemoryError):
         raise
     except REFUSALS as error:
-        raise InputError(f"{what}: {one_line(error)}") from error
+        raise InputError(f"{what}: {first_line(error)}") from error
 
 
 def _name(thing: object) -> str:

@@ -1,6 +1,5 @@
 """Language models of Hugging Face as a ``Task``: causal, of sequences, whole or with adapters."""
 
-import copy
 import importlib
 import warnings
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from leakgauge.core.checks import InputError, require, require_count
+from leakgauge.core.copying import copy_of
 from leakgauge.core.extras import not_installed
 from leakgauge.core.types import Task
 
@@ -112,7 +112,7 @@ def adapted(
     require_count(rank, "rank")
     _check(model)
     peft = _extra("peft")
-    own = copy.deepcopy(model)
+    own = copy_of(model)
     config = peft.LoraConfig(
         r=rank,
         lora_alpha=rank if alpha is None else alpha,

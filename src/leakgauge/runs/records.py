@@ -1,6 +1,5 @@
 """The records of a run before they are encoded: from a table, images, or a user's own task."""
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from leakgauge.core.checks import require
+from leakgauge.core.copying import copy_of
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Dataset, Schema, Task
 from leakgauge.core.versions import versions
@@ -233,7 +233,7 @@ def refuse_of_a_table(spec: Spec) -> None:
 def _from_task(spec: Spec, task: Task, data: Dataset) -> Records:
     schema = data.schema
     if spec.device != "cpu":  # the caller's model stays where it is
-        task = Task(copy.deepcopy(task.model).to(spec.device), task.loss)
+        task = Task(copy_of(task.model).to(spec.device), task.loss)
     return Records(
         label=schema.label if schema else "label",
         y=data.y,

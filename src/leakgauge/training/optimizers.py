@@ -10,7 +10,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.registry import Choice
-from leakgauge.gradients.probing import one_line
+from leakgauge.core.user_code import first_line
 
 Leaves = Iterable[Tensor]
 
@@ -169,7 +169,9 @@ class NamedOptimizer:
         except InputError:
             raise
         except Exception as error:
-            raise InputError(f"optimizer {self.choice.text!r} failed: {one_line(error)}") from error
+            raise InputError(
+                f"optimizer {self.choice.text!r} failed: {first_line(error)}"
+            ) from error
         if not isinstance(made, torch.optim.Optimizer):
             raise InputError(
                 f"optimizer {self.choice.text!r} made {type(made).__name__}; expected a "
@@ -190,7 +192,8 @@ class NamedOptimizer:
             raise
         except Exception as error:
             raise InputError(
-                f"optimizer {self.choice.text!r} cannot step on a gradient alone: {one_line(error)}"
+                f"optimizer {self.choice.text!r} cannot step on a gradient alone: "
+                f"{first_line(error)}"
             ) from error
 
 

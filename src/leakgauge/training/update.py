@@ -1,6 +1,5 @@
 """The update that one client sends, with its sign and scale."""
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -17,6 +16,7 @@ from leakgauge.core.checks import (
     require_count,
     require_positive,
 )
+from leakgauge.core.copying import copy_of
 from leakgauge.core.names import model_way, renamed
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.training.catalog import OPTIMIZERS, SGD, own_rate
@@ -227,7 +227,7 @@ class Update:
         """
         if not self.held:
             return model
-        copied = copy.deepcopy(model)
+        copied = copy_of(model)
         own = dict(copied.state_dict(keep_vars=True))
         check_shapes(self.held, own, "the update", type(model).__name__)
         with torch.no_grad():

@@ -1,11 +1,11 @@
 """The search for records: the method, and the number of its starts."""
 
-import copy
 import math
 
 import torch
 from torch import Tensor
 
+from leakgauge.core.copying import copy_of
 from leakgauge.core.types import Task
 from leakgauge.federation.spec import STARTS, FederationSpec
 from leakgauge.gradients.probing import REFUSALS
@@ -50,7 +50,7 @@ def starts_of(spec: FederationSpec, task: Task, x: Tensor, records: int) -> int:
 
 def operations(task: Task, x: Tensor) -> float:
     """Return the operations of a forward pass of one record; infinite where the model fails."""
-    own, rows = copy.deepcopy(task.model), x[:2].clone()
+    own, rows = copy_of(task.model), x[:2].clone()
     try:
         with OperationWatcher() as counted, torch.no_grad(), torch.random.fork_rng():
             own(rows)

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Params, Task
-from leakgauge.gradients.probing import one_line
+from leakgauge.core.user_code import first_line
 from leakgauge.inversion.double_backward.convolution import inward, laid_out, view, wide
 from leakgauge.inversion.double_backward.substitution import ParameterSlots
 
@@ -135,7 +135,7 @@ def _slopes(loss: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
         if "inplace operation" in str(error):
             raise InputError(
                 "the model changes in place what its gradient needs; use operations that are not "
-                f"in place: {one_line(error)}"
+                f"in place: {first_line(error)}"
             ) from error
         raise
 

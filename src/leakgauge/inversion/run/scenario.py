@@ -1,6 +1,5 @@
 """The scenario of an attack: private records, the network, and what every attacker knows."""
 
-import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from leakgauge.core.checks import require
+from leakgauge.core.copying import copy_of
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Params, Schema, Task
 from leakgauge.data import Roles, Source, Table, data_folder, encode, make_table
@@ -227,7 +227,7 @@ def _text_scenario(source: Source, spec: InversionSpec) -> Scenario:
     public = others[_sample(len(others), data.x[0], spec)]
     model = source.task.model
     if spec.device != "cpu":  # the caller's model stays where it is
-        model = copy.deepcopy(model).to(spec.device)
+        model = copy_of(model).to(spec.device)
     x = data.x[rows].to(spec.device)
     return Scenario(
         task=Task(model, source.task.loss),

@@ -1,6 +1,5 @@
 """A given model with its members and others, instead of a model trained here."""
 
-import copy
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.core.copying import copy_of
 from leakgauge.core.numbers import is_number
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
@@ -50,7 +50,7 @@ def given_model(spec: MembershipSpec, source: Source) -> GivenModel:
     assert spec.members is not None
     assert spec.non_members is not None
     given = source.task
-    models = (load_weights(copy.deepcopy(given.model), Path(path)) for path in spec.checkpoint)
+    models = (load_weights(copy_of(given.model), Path(path)) for path in spec.checkpoint)
     snapshots = tuple(Task(one.to(spec.device).eval(), given.loss) for one in models)
     members = read_records(spec.members, source.dataset)
     others = read_records(spec.non_members, source.dataset)

@@ -13,7 +13,7 @@ import torch
 from joblib.externals.loky.process_executor import BrokenProcessPool, ProcessPoolExecutor
 
 from leakgauge.core.checks import InputError
-from leakgauge.gradients.probing import one_line
+from leakgauge.core.user_code import first_line, one_line
 
 Done = tuple[int, "dict[str, Any] | str"]
 """The step of an estimate, and its figures, or one line with the reason for their absence."""
@@ -67,7 +67,7 @@ class Background:
             self._running.append((step, self._executor.submit(job)))
         except Exception as error:  # noqa: BLE001  the loop must continue
             self.stop()
-            return one_line(error)
+            return first_line(error)
         return None
 
     def ready(self) -> list[Done]:
@@ -133,4 +133,4 @@ def _outcome(future: "Future[dict[str, Any]]") -> dict[str, Any] | str:
         return str(error)
     if isinstance(error, BrokenProcessPool):
         return "its process died (killed, or out of memory)"
-    return f"{type(error).__name__}: {one_line(error)}"
+    return one_line(error)

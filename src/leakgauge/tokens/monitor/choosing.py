@@ -10,7 +10,7 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.forward import forward
 from leakgauge.core.types import Task
-from leakgauge.gradients.probing import one_line
+from leakgauge.core.user_code import first_line
 from leakgauge.gradients.walk import walk
 from leakgauge.tokens.monitor.job import CheckpointJob, StreamJob
 from leakgauge.tokens.monitor.reading import GradientReader
@@ -65,7 +65,7 @@ class ChoosingJob:
         try:
             found = self._gradient(self.checkpoint)
         except Exception as error:  # noqa: BLE001  whatever the user's model raises
-            return f"their gradient failed ({one_line(error)})"
+            return f"their gradient failed ({first_line(error)})"
         cosine = float(torch.cosine_similarity(torch.from_numpy(self.seen), found, dim=0))
         if cosine >= ALIKE:
             return ""

@@ -13,8 +13,8 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.losses import LOSSES
 from leakgauge.core.rng import derive
 from leakgauge.core.types import Task
+from leakgauge.core.user_code import first_line
 from leakgauge.defenses.defense import Defense, DefenseSettings
-from leakgauge.gradients.probing import one_line
 from leakgauge.tokens.gathering import fewest_records
 from leakgauge.tokens.monitor.background import Background, Done
 from leakgauge.tokens.monitor.buffers import Reservoir, Ring
@@ -257,6 +257,6 @@ def _pickled(model: nn.Module, loss: Callable[..., Any] | str | None) -> bytes:
     except Exception as error:  # whatever a module of the user raises
         raise InputError(
             f"{type(model).__name__} or its loss cannot be sent to another process "
-            f'({one_line(error)}); use pairs="stream"'
+            f'({first_line(error)}); use pairs="stream"'
         ) from error
     return whole

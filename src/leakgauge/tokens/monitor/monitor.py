@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_known
 from leakgauge.core.types import Task
+from leakgauge.core.user_code import one_line
 from leakgauge.defenses.defense import Defense, DefenseSettings
-from leakgauge.gradients.probing import one_line
 from leakgauge.gradients.walk import walk
 from leakgauge.tokens.monitor.clock import Clock
 from leakgauge.tokens.monitor.estimating import EstimateRunner
@@ -215,7 +215,7 @@ class Monitor:
         try:
             self._look(step)
         except Exception as error:  # noqa: BLE001  training must continue
-            what = f"{type(error).__name__}: {one_line(error)}"
+            what = one_line(error)
             self._screen.say(f"the monitor failed at a step ({what}); the loop continues")
         finally:
             self._forget()

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from leakgauge.gradients.probing import one_line
+from leakgauge.core.user_code import one_line
 from leakgauge.tokens.monitor.buffers import Thinned
 from leakgauge.tokens.monitor.record_file import RecordFile
 from leakgauge.tokens.monitor.settings import (
@@ -178,7 +178,7 @@ class Publisher:
         try:
             call(*given)
         except Exception as error:  # noqa: BLE001
-            self._screen.say(f"{what} failed ({type(error).__name__}: {one_line(error)})")
+            self._screen.say(f"{what} failed ({one_line(error)})")
 
 
 def _unseen(figures: Mapping[str, Any]) -> str:
