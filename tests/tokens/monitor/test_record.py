@@ -11,6 +11,7 @@ import torch
 from leakgauge import InputError, Monitor
 from leakgauge.tokens.monitor.buffers import Reservoir, Ring
 from leakgauge.tokens.monitor.publisher import MOST
+from leakgauge.tokens.monitor.settings import BATCHES, MonitorSettings
 from support.loops import network, train
 from support.processes import begin
 
@@ -127,10 +128,30 @@ def test_many_steps_take_no_more_memory_than_few(steps: int) -> None:
     assert sizes[steps] - sizes[steps // 4] < 4 * 2**20
 
 
+def test_a_reservoir_keeps_what_a_loop_writes_later() -> None:
+    """A loader may give the same memory each time, and a batch may be longer than the others."""
+    records, x = Reservoir(3), torch.zeros(2, 1)
+    for number in range(5):
+        x.fill_(number)
+        records.add(x, torch.tensor([number, number]))
+    assert [part.tolist() for part, _ in records.batches()] == [[[3]], [[4], [4]]]
+    records.add(torch.full((4, 1), 9.0), torch.full((4,), 9))
+    assert [y.tolist() for _, y in records.batches()] == [[9, 9, 9]]
+    assert (len(records), records.batch_size, records.last) == (3, 3, 3)
+
+
+@pytest.mark.parametrize("checkpoints", [500, 80, 81, 1, [0], [3, 700], range(100, 900, 200)])
+def test_records_are_read_in_the_steps_before_a_checkpoint(checkpoints) -> None:
+    watch = MonitorSettings(checkpoints=checkpoints)
+    for step in range(1000):
+        soon = any(watch.is_checkpoint(one) for one in range(step, step + BATCHES))
+        assert watch.is_recorded(step) == soon, step
+
+
 def test_a_ring_and_a_reservoir_forget_the_oldest() -> None:
     ring, records = Ring(3), Reservoir(3)
     for number in range(7):
         ring.add(torch.tensor([float(number)]))
         records.add(torch.tensor([[float(number)]]), torch.tensor([number]))
     assert ring.rows()[:, 0].tolist() == [4, 5, 6]
-    assert sorted(records.arrays()[1].tolist()) == [4, 5, 6]
+    assert [y.tolist() for _, y in records.batches()] == [[4], [5], [6]]

@@ -90,8 +90,8 @@ def test_a_plain_loop_gives_the_records_and_targets_of_its_last_steps() -> None:
     assert isinstance(job.checkpoint, CheckpointJob)
     assert isinstance(job.stream, StreamJob)
     x, y = map(torch.cat, zip(*list(batches(131))[-80:], strict=True))
-    assert torch.equal(torch.from_numpy(job.checkpoint.x), x)
-    assert torch.equal(torch.from_numpy(job.checkpoint.y), y)
+    for kept, seen in zip(job.checkpoint.records(), (x, y), strict=True):
+        assert torch.equal(torch.from_numpy(kept), seen)
     assert job._checked() == ""
 
 
@@ -130,7 +130,7 @@ def test_a_record_of_two_epochs_counts_once() -> None:
         for x, y in few * 2:
             monitor.step(x, y)
         job = monitor._estimates._checkpoint()
-    assert len(job.x) == 200
+    assert len(job.records()[0]) == 200
     with pytest.raises(ValueError, match="there are 100 private records"):
         job()
 

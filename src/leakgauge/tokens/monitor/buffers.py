@@ -1,5 +1,6 @@
 """Buffers of bounded memory: the last pairs, the last records, and a thinned history."""
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,10 +53,11 @@ MAX_BYTES = 2**28
 
 
 class Reservoir:
-    """The last records of the loop.
+    """The last records of the loop, in copies of its batches.
 
     It keeps recent records, not a sample of all, so that an estimate at a checkpoint measures data
-    that the model saw shortly before.
+    that the model saw shortly before. A copied batch is never written again, so an estimate takes
+    it without another copy, which would cost the loop more than all of its steps' copies.
 
     Args:
         size: largest number of kept records, unless ``batches`` need more.
@@ -68,16 +70,15 @@ class Reservoir:
     >>> kept = Reservoir(3)
     >>> kept.add(torch.arange(4.0)[:, None], torch.arange(4))
     >>> kept.add(torch.tensor([[9.0]]), torch.tensor([9]))
-    >>> kept.arrays()[1].tolist()
-    [2, 3, 9]
+    >>> [y.tolist() for _, y in kept.batches()]
+    [[2, 3], [9]]
     """
 
     def __init__(self, size: int, *, batches: int = 0) -> None:
         self._size, self._batches = size, batches
         self._count = 0
         self.batch_size = self.last = 0
-        self._x: Tensor | None = None
-        self._y: Tensor | None = None
+        self._kept: deque[tuple[Tensor, Tensor]] = deque()
 
     def __len__(self) -> int:
         return min(self._count, self._size)
@@ -86,31 +87,29 @@ class Reservoir:
         """Add a batch ``x [n, ...]``, ``y [n, ...]``; batches of another shape are ignored."""
         if len(x) == 0 or len(x) != len(y):
             return
-        x, y = x.detach().cpu(), y.detach().cpu()
-        if self._x is None or self._y is None:
+        if not self._kept:
             each = max(1, (x.nbytes + y.nbytes) // len(x))
             wanted = max(self._size, self._batches * len(x))
             self._size = max(1, min(wanted, MAX_BYTES // each))
-            self._x = torch.empty(self._size, *x.shape[1:], dtype=x.dtype)
-            self._y = torch.empty(self._size, *y.shape[1:], dtype=y.dtype)
-        if x.shape[1:] != self._x.shape[1:] or y.shape[1:] != self._y.shape[1:]:
+        first_x, first_y = self._kept[0] if self._kept else (x, y)
+        if x.shape[1:] != first_x.shape[1:] or y.shape[1:] != first_y.shape[1:]:
             return
         x, y = x[-self._size :], y[-self._size :]
-        start = self._count % self._size
-        before = min(len(x), self._size - start)  # the rest goes to the front
-        for kept, new in ((self._x, x), (self._y, y)):
-            kept[start : start + before] = new[:before]
-            kept[: len(x) - before] = new[before:]
+        self._kept.append((_copy(x, first_x.dtype), _copy(y, first_y.dtype)))
         self._count += len(x)
+        while self._count - len(self._kept[0][0]) >= self._size:
+            self._count -= len(self._kept.popleft()[0])
         self.batch_size, self.last = max(self.batch_size, len(x)), len(x)
 
-    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return copies of the records and their targets, oldest first."""
-        assert self._x is not None, "no batch was added"
-        assert self._y is not None
-        first = max(0, self._count - self._size)
-        order = (first + torch.arange(len(self))) % self._size
-        return self._x[order].numpy(), self._y[order].numpy()
+    def batches(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return the records and their targets, oldest first; nobody may write them."""
+        kept = [(x.numpy(), y.numpy()) for x, y in self._kept]
+        (x, y), more = kept[0], max(0, self._count - self._size)
+        return [(x[more:], y[more:]), *kept[1:]]
+
+
+def _copy(values: Tensor, dtype: torch.dtype) -> Tensor:
+    return values.detach().to("cpu", dtype, copy=True)
 
 
 class Thinned:

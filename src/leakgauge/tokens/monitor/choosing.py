@@ -77,7 +77,7 @@ class ChoosingJob:
     def _gradient(self, job: CheckpointJob) -> Tensor:
         """Return the reduced gradient of the step's records."""
         task: Task = job.built()
-        x, y = (torch.from_numpy(one[-self.last :]) for one in (job.x, job.y))
+        x, y = (torch.from_numpy(one[-self.last :]) for one in job.records())
         layers = {one.name: one for one in walk(Task(task.model))}
         watched = {name: layers[name] for name in job.layers or layers}
         require(self.last > 0, "the step has no records")

@@ -215,14 +215,12 @@ class EstimateRunner:
             len(self._reservoir) > 0,
             'pairs="checkpoint" needs records; call monitor.step(x, y) once a step',
         )
-        x, y = self._reservoir.arrays()
         return CheckpointJob(
             settings=self._settings,
             seed=derive(self._watch.seed, "job"),  # the same split of records at each step
             task=self._task,
             state={name: _array(leaf) for name, leaf in self._model.state_dict().items()},
-            x=x,
-            y=y,
+            batches=self._reservoir.batches(),
             batch_size=self._reservoir.batch_size,
             features=self._features,
             layers=self._layers,

@@ -88,8 +88,7 @@ class CheckpointJob:
         seed: seed of all random draws.
         task: pickled model and loss.
         state: weights and buffers by name.
-        x: records ``[n, ...]``.
-        y: targets ``[n, ...]``.
+        batches: records ``[n, ...]`` and their targets ``[n, ...]``, oldest first.
         batch_size: batch size of the loop.
         features: name of the module that outputs the data features.
         layers: names of the watched layers.
@@ -101,8 +100,7 @@ class CheckpointJob:
     seed: int
     task: bytes
     state: Mapping[str, np.ndarray]
-    x: np.ndarray
-    y: np.ndarray
+    batches: Sequence[tuple[np.ndarray, np.ndarray]]
     batch_size: int
     features: str | None
     layers: tuple[str, ...] | None
@@ -116,11 +114,17 @@ class CheckpointJob:
         model.load_state_dict(state, strict=False)
         return Task(model.eval(), loss)  # dropout would draw, and BatchNorm join the records
 
+    def records(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return all records and their targets."""
+        x, y = (np.concatenate(parts) for parts in zip(*self.batches, strict=True))
+        return x, y
+
     def __call__(self) -> dict[str, Any]:
         """Return the figures by name, as plain values."""
         task = self.built()
-        kept = distinct(self.x)
-        data = Dataset(torch.from_numpy(self.x[kept]), torch.from_numpy(self.y[kept]), {})
+        x, y = self.records()
+        kept = distinct(x)
+        data = Dataset(torch.from_numpy(x[kept]), torch.from_numpy(y[kept]), {})
         how = Gathering(
             layers=self.layers or default_layers(task, data.x[:2]),
             batch_size=self.batch_size,

@@ -103,33 +103,32 @@ class StepObserver:
 
     def look(self, step: int) -> StepObservation:
         """Return the observation of a step; a loop's autocast does not reach its sums."""
-        with torch.autocast(self._device, enabled=False):
-            return self._look(step)
-
-    def _look(self, step: int) -> StepObservation:
         one = self.taps.last
         seen = StepObservation(batch_size=0 if one is None else one.count)
-        cheap, gathered = self._watch.is_cheap(step), self._watch.is_gathered(step)
-        if not cheap and not gathered:
-            return seen
+        if self._watch.is_cheap(step) or self._watch.is_gathered(step):
+            with torch.autocast(self._device, enabled=False):
+                self._measure(one, step, seen)
+        return seen
+
+    def _measure(self, one: Pass | None, step: int, seen: StepObservation) -> None:
+        """Add what is due at a step to its observation."""
         if self.reading.is_empty:
             seen.lines.append(
                 "no parameter of the model has a gradient at the optimizer's step; call "
                 "loss.backward() before it"
             )
-            return seen
+            return
         found = self._factors(one, seen) if one is not None and one.due else {}
         kept = self._kept(found, step, seen)
         if not isfinite(float(kept.sum())):
             self._not_finite(seen)
-            return seen
-        if gathered:
+            return
+        if self._watch.is_gathered(step):
             seen.features, seen.gradient = self.taps.features(), kept
             if seen.features is None:
                 self._no_pass(seen)
-        if cheap:
+        if self._watch.is_cheap(step):
             seen.cheap = self._cheap(one, found, step, seen)
-        return seen
 
     def _defending(self, defense: Defense | DefenseSettings) -> DefendedGradients:
         summed = self._watch.reduction == SUM

@@ -92,8 +92,11 @@ class MonitorSettings:
         ...     *range(421, 501), *range(921, 1001)]
         True
         """
-        soon = range(step, step + BATCHES)
-        return self.estimates and self.pairs == AUTO and any(map(self.is_checkpoint, soon))
+        if not self.estimates or self.pairs != AUTO:
+            return False
+        if isinstance(self.checkpoints, int):
+            return (-step % self.checkpoints if step else self.checkpoints) < BATCHES
+        return any(0 <= one - step < BATCHES for one in self.checkpoints)
 
     def is_checkpoint(self, step: int) -> bool:
         """Return whether an estimate is due at a step.
