@@ -11,6 +11,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads
 from leakgauge.defenses import Pruned, PruneTransform, SignTransform, SoftSigns, parse_defense
+from leakgauge.defenses.sign import with_zeros
 from leakgauge.inversion.search.adaptive import (
     TOTAL_VARIATION,
     RelativeError,
@@ -109,6 +110,46 @@ def test_the_true_gradient_is_at_the_bottom() -> None:
     assert Cosine()(true, signs).min() > 0.01
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_signs_of_one_bit_show_which_inputs_of_a_layer_are_0(batch: int) -> None:
+    """No coordinate that is not 0 is taken for one, and the inputs that are 0 are found."""
+    model = nn.Sequential(
+        nn.Conv2d(2, 24, 3, stride=2), nn.ReLU(), nn.Flatten(),
+        nn.Linear(216, 40), nn.ReLU(), nn.Linear(40, 10),
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        for leaf in model.parameters():
+            nn.init.normal_(leaf, std=0.3)
+        x, y = torch.randn(batch, 2, 8, 8), torch.arange(batch)
+    cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+    found = 0
+    for name, leaf in model.named_parameters():
+        assert leaf.grad is not None
+        true = leaf.grad[None]
+        (sent,) = SignTransform(one_bit=True)({name: true}, rngs()).values()
+        zeros = with_zeros(sent) == 0
+        assert not (zeros & (true != 0)).any(), name
+        if leaf.dim() == 2:
+            assert torch.equal(zeros[0, 0], (true[0] == 0).all(0)), name
+            found += int(zeros[0, 0].sum())
+    assert found > 20
+
+
+def test_signs_of_other_shapes_and_of_few_outputs_tell_nothing() -> None:
+    """Of three outputs, an input has one sign by chance in a quarter of all cases."""
+    signs = torch.randn(1, 3, 40, generator=torch_stream(0, "signs")).sign()
+    assert (signs > 0).all(1).any()
+    for one in (signs, torch.ones(1, 9)):
+        assert torch.equal(with_zeros(one), one)
+
+
+def test_inputs_with_one_sign_each_tell_nothing() -> None:
+    """Where all outputs' gradients are positive, the signs are those of the inputs."""
+    signs = torch.tensor([1.0, -1.0, 1.0]).expand(1, 9, 3)
+    assert torch.equal(with_zeros(signs), signs)
+
+
 def test_the_size_of_the_guess_does_not_matter_to_a_cosine() -> None:
     found, true = gradients("found"), gradients("true")
     tripled = {name: 3 * leaf for name, leaf in found.items()}
@@ -187,6 +228,9 @@ def attacked(objective: Objective, sent: Grads, gradient: Callable, like: Tensor
     [
         pytest.param(PruneTransform(0.95), Pruned(Cosine()), id="prune", marks=pytest.mark.slow),
         pytest.param(SignTransform(), SoftSigns(Cosine()), id="sign"),
+        pytest.param(
+            SignTransform(one_bit=True), SoftSigns(Cosine(), one_bit=True), id="sign:one_bit=1"
+        ),
     ],
 )
 def test_who_knows_the_defense_rebuilds_more(defense, objective: Objective) -> None:

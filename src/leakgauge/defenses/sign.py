@@ -14,6 +14,9 @@ from leakgauge.defenses.layers import on_layers
 from leakgauge.defenses.transform import Objective, Transform
 from leakgauge.gradients.flattening import alike
 
+OFTEN = 10
+"""How many times as many inputs must have the sign 1 alone as -1 alone to be taken for 0."""
+
 
 @dataclass(frozen=True)
 class Sign(DefenseSettings):
@@ -62,7 +65,7 @@ class SignTransform(Transform):
 
     def adapt(self, objective: Objective) -> "SoftSigns":
         """Return the objective that compares soft signs."""
-        return SoftSigns(objective)
+        return SoftSigns(objective, one_bit=self.one_bit)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class SoftSigns:
         objective: compares soft signs with the signs that were sent.
         softness: above 0; towards 0 the function becomes the sign, without a slope. On eight
             training images of CIFAR-10, 0.25 is worse than 0.5, and 1 is about as good.
+        one_bit: signs of one bit were sent, see ``with_zeros``.
 
     >>> guess, sent = {"w": torch.tensor([[9.0, -1.0]])}, {"w": torch.tensor([[1.0, -1.0]])}
     >>> def squared(guess, sent):
@@ -87,15 +91,42 @@ class SoftSigns:
 
     objective: Objective
     softness: float = 0.5
+    one_bit: bool = False
 
     def __post_init__(self) -> None:
         require_positive(self.softness, "softness of signs")
 
     def __call__(self, guess: Grads, sent: Grads) -> Tensor:
         """Return the distance of each row ``[N]``."""
+        if self.one_bit:
+            sent = {name: with_zeros(leaf) for name, leaf in sent.items()}
         return self.objective({name: self._soft(guess[name]) for name in sent}, sent)
 
     def _soft(self, leaf: Tensor) -> Tensor:
         scale = self.softness * leaf.abs().reshape(len(leaf), -1).mean(dim=1)
         # A parameter without any gradient has no sign: 0, with a finite slope.
         return torch.tanh(leaf / alike(torch.where(scale > 0, scale, 1.0), leaf))
+
+
+def with_zeros(signs: Tensor) -> Tensor:
+    """Return signs with 0 at each input of a layer that was 0, as signs of one bit show it.
+
+    An input of 0, such as a unit that a ReLU turned off, has a gradient of 0 at each output, so all
+    of its signs are 1. Other inputs have both signs, as the outputs' gradients have. If some of
+    them have one sign by chance, they have -1 as often as 1; then nothing is changed.
+
+    Args:
+        signs: -1 or 1, of a weight ``[N, out, in, ...]``; other shapes are returned as they are.
+
+    >>> weight = torch.tensor([[[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]]])
+    >>> with_zeros(weight).tolist(), with_zeros(-weight).tolist()
+    ([[[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0]]], [[[-1.0, 1.0, -1.0], [1.0, -1.0, -1.0]]])
+    """
+    if signs.dim() < 3:
+        return signs
+    positive, outputs = signs > 0, [1, *range(3, signs.dim())]
+    off = positive.all(outputs, keepdim=True)
+    both = positive.any(outputs, keepdim=True) & ~off
+    negative = ~(off | both)
+    told = both.any(2, keepdim=True) & (OFTEN * negative.sum(2, True) <= off.sum(2, True))
+    return torch.where(off & told, 0.0, signs)
