@@ -70,7 +70,7 @@ def adapted(objective: Objective, defense: Defense) -> Objective:
     >>> from leakgauge.defenses import parse_defense
     >>> from leakgauge.inversion.search.objective import Cosine
     >>> adapted(Cosine(), parse_defense("sign", batch_size=1))
-    SoftSigns(objective=Cosine(layers=None), softness=0.5)
+    SoftSigns(objective=Cosine(layers=None), softness=0.5, one_bit=False)
     """
     # A clipped gradient has lost its size, which the relative error would use.
     if defense.noise_std > 0 and defense.keeps_size:
