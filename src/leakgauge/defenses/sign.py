@@ -124,9 +124,9 @@ def with_zeros(signs: Tensor) -> Tensor:
     """
     if signs.dim() < 3:
         return signs
-    positive, outputs = signs > 0, [1, *range(3, signs.dim())]
-    off = positive.all(outputs, keepdim=True)
-    both = positive.any(outputs, keepdim=True) & ~off
-    negative = ~(off | both)
+    outputs = [1, *range(3, signs.dim())]
+    off = signs.amin(outputs, keepdim=True) > 0
+    negative = signs.amax(outputs, keepdim=True) < 0
+    both = ~(off | negative)
     told = both.any(2, keepdim=True) & (OFTEN * negative.sum(2, True) <= off.sum(2, True))
     return torch.where(off & told, 0.0, signs)
