@@ -844,7 +844,12 @@ REFUSALS = {
     "whole": (named("quantise:levels=2.5"), "levels is '2.5'; expected a whole number"),
     "flag": (named("perturb:targeted=yes"), "targeted is 'yes'; expected 0 or 1"),
     "twice": (named("vib:beta=1,beta=2"), "sets 'beta' twice"),
-    "left out": (named("clip"), "defense 'clip' does not say 'l2'; for example clip:l2=1"),
+    "two left out": (
+        named("local-dp:clip=1,epsilon=2"),
+        "defense 'local-dp:clip=1,epsilon=2' does not say 'sensitivity', 'delta'; write "
+        "local-dp:clip=1,epsilon=2,sensitivity=...,delta=...",
+    ),
+    "left out": (named("clip"), "defense 'clip' does not say 'l2'; write clip:l2=..."),
     "range": (named("prune:rate=1.5"), "pruning rate is 1.5"),
     "not a number": (named("noise:std=nan"), "noise: std is 'nan'; expected a number"),
 }

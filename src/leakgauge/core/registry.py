@@ -112,14 +112,19 @@ class Registry:
         make = self.load(name)
         kinds = kinds_of(make, supplied)
         settings = read_settings(name, rest, kinds, self.what)
-        for key in required_of(make):
+        left = [key for key in required_of(make) if key not in settings and key not in supplied]
+        for key in left:
             require(
-                key in settings or key in supplied,
-                f"{self.what} {text!r} does not say {key!r}; for example {name}:{key}=1"
-                if key in kinds
-                else f"{self.what} {text!r} needs {key!r}, which is neither a number nor a word; "
+                key in kinds,
+                f"{self.what} {text!r} needs {key!r}, which is neither a number nor a word; "
                 "give it a default",
             )
+        written = [*(rest or "").split(","), *(f"{key}=..." for key in left)]
+        require(
+            not left,
+            f"{self.what} {text!r} does not say {', '.join(map(repr, left))}; write "
+            f"{name}:{','.join(part.strip() for part in written if part.strip())}",
+        )
         return Choice(self.what, text.strip(), make, settings, name in self.places)
 
     def _split(self, text: str) -> tuple[str, str | None]:
