@@ -22,6 +22,7 @@ from leakgauge.inversion.search.layer_weights import objective_of
 from leakgauge.inversion.search.objective import Cosine, Objective, SquaredError
 from leakgauge.inversion.search.presets import preset
 from support.defenses import vib
+from support.pictures import picture_network, smooth_pictures
 
 ROWS = 3
 ADAPTIVE = (Pruned(Cosine()), Pruned(SquaredError()), SoftSigns(Cosine()), RelativeError())
@@ -203,11 +204,6 @@ def test_slopes_are_those_of_finite_differences(objective: Objective) -> None:
     assert torch.autograd.gradcheck(value, [leaf.requires_grad_() for leaf in found.values()])
 
 
-def smooth_pictures(n: int) -> Tensor:
-    coarse = torch.randn(n, 1, 3, 3, generator=torch_stream(0, "smooth"))
-    return nn.functional.interpolate(coarse, size=(12, 12), mode="bicubic").clamp(-1, 1)
-
-
 def attacked(objective: Objective, sent: Grads, gradient: Callable, like: Tensor) -> Tensor:
     """Signed Adam within the box, with the total variation of ``adapted_settings``."""
     x = torch.zeros_like(like).requires_grad_()
@@ -234,13 +230,7 @@ def attacked(objective: Objective, sent: Grads, gradient: Callable, like: Tensor
     ],
 )
 def test_who_knows_the_defense_rebuilds_more(defense, objective: Objective) -> None:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = nn.Sequential(
-            nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(),
-            nn.Conv2d(16, 16, 3, stride=2, padding=1), nn.ReLU(),
-            nn.Flatten(), nn.Linear(16 * 36, 5),
-        )  # fmt: skip
+    model = picture_network()
     params = {name: leaf.detach() for name, leaf in model.named_parameters()}
     truth, labels = smooth_pictures(4), torch.arange(4)
 

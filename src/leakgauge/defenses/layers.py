@@ -1,6 +1,6 @@
 """Defenses of some layers only: the gradients of the other layers pass unchanged."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -127,6 +127,19 @@ class OnLayers(Transform):
         """Whether the chosen layers get Gaussian noise."""
         return self.transform.adds_noise
 
+    def share(self, grads: Mapping[str, Tensor]) -> float:
+        """Return the share of the coordinates that it changes, for gradients by parameter.
+
+        >>> grads = {"0.weight": torch.zeros(3), "1.weight": torch.zeros(1)}
+        >>> from leakgauge.defenses import SignTransform
+        >>> OnLayers(Layers(("last",)), SignTransform()).share(grads)
+        0.25
+        """
+        chosen = self.layers.parameters(grads)
+        return sum(grads[name].numel() for name in chosen) / sum(
+            leaf.numel() for leaf in grads.values()
+        )
+
     def adapt(self, objective: Objective) -> "AdaptedOnLayers":
         """Return the objective that knows which layers are changed, and how."""
         return AdaptedOnLayers(objective, self)
@@ -136,8 +149,9 @@ class OnLayers(Transform):
 class AdaptedOnLayers:
     """Compares the unchanged layers plainly, and adds the changed ones, compared as adapted.
 
-    Where no attack adapts to the transform, the changed layers are left out: the others are known
-    exactly. In each part, the gradients of the other part count as zeros on both sides.
+    Each part weighs as its share of the coordinates, and the gradients of the other part count as
+    zeros on both sides. Where no attack adapts to the transform, the changed layers are left out:
+    the others are known exactly.
 
     Attributes:
         objective: objective of an attacker who does not know the defense.
@@ -171,15 +185,18 @@ class AdaptedOnLayers:
             return self.objective({**zeros, **guessed}, {**zeros, **part})
 
         adapted = self.defended.transform.adapt(filled)
-        distances = [_on(filled, others, guess, sent)] if others else []
-        if adapted is not None:
-            distances.append(_on(adapted, chosen, guess, sent))
         require(
-            bool(distances),
+            adapted is not None or bool(others),
             f"layers={self.defended.layers} are all layers of the model, and no attack adapts to "
             "what changes them; attack them with static knowledge",
         )
-        return torch.stack(distances).sum(dim=0)
+        if adapted is None:
+            return _on(filled, others, guess, sent)
+        if not others:
+            return _on(adapted, chosen, guess, sent)
+        weight = self.defended.share(sent)
+        unchanged, changed = _on(filled, others, guess, sent), _on(adapted, chosen, guess, sent)
+        return (1 - weight) * unchanged + weight * changed
 
 
 def on_layers(transform: Transform, layers: str | None) -> Transform:

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads
-from leakgauge.defenses import Defense
+from leakgauge.defenses import Defense, OnLayers
 from leakgauge.gradients.flattening import flat_leaf
+from leakgauge.gradients.gradients import params_of
 from leakgauge.inversion.search.layer_weights import LayerWeights, objective_of
-from leakgauge.inversion.search.objective import Objective, SquaredError
+from leakgauge.inversion.search.objective import Cosine, LayerWeighted, Objective, SquaredError
 from leakgauge.inversion.search.settings import SearchSettings
 
 TOTAL_VARIATION = 0.05
@@ -26,6 +27,11 @@ FAINT = 0.25
 """Largest share of the update's norm at which noise is ignored. Eight training images of CIFAR-10
 and an untrained slim net: the static attack came nearer up to a share of 0.2, the adaptive one from
 0.27 on."""
+
+FEW = 0.25
+"""Largest share of the coordinates at which changed layers are left out: the others are known
+exactly. Four images of CIFAR-10 and an untrained slim net: without a first layer of signs (2 % of
+the coordinates) 31.9 dB, with it 25.5; without a pruned last layer (42 %) 22.1 dB, with it 24.1."""
 
 
 @dataclass(frozen=True)
@@ -144,12 +150,28 @@ def adapted_settings(
     sized = defense.keeps_size
     if defense.update.is_identity:
         return settings if sized else replace(settings, rescale=False)
+    known_exactly = _unchanged(settings, defense, model)
+    if known_exactly is not None:
+        return replace(settings, objective=known_exactly, rescale=settings.rescale and sized)
     if isinstance(settings.objective, LayerWeights):
         # The zeros of a changed update are not those of a ReLU.
         settings = replace(settings, objective=replace(settings.objective, relu=False))
     objective = adapted(objective_of(settings.objective, model), defense)
     rescale = settings.rescale and sized
     return replace(smoother(settings), objective=objective, rescale=rescale)
+
+
+def _unchanged(settings: SearchSettings, defense: Defense, model: nn.Module) -> Objective | None:
+    """Return the objective of the layers that pass unchanged; None unless ``FEW`` are changed."""
+    update, params = defense.update, params_of(model)
+    if not isinstance(update, OnLayers) or update.share(params) > FEW:
+        return None
+    objective = objective_of(settings.objective, model)
+    if not isinstance(objective, SquaredError | Cosine | LayerWeighted):
+        return None
+    changed = update.layers.parameters(params)
+    left = tuple(name for name in objective.layers or params if name not in changed)
+    return replace(objective, layers=left) if left else None
 
 
 def smoother(settings: SearchSettings) -> SearchSettings:
