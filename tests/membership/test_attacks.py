@@ -147,6 +147,25 @@ def test_an_ascent_raises_the_targets_alone_on_request(raised: str, parts: int) 
     assert torch.isin(targets, rows).all()
 
 
+def test_fewer_targets_leave_a_passive_attacker_its_known_records() -> None:
+    """Before, 20 targets left 20 known members of each kind, and the attack learned less."""
+    whole = MembershipSpec(participants=4)
+    few = replace(whole, targets=20)
+    raising = replace(few, strategy="ascent")
+    known = {
+        name: len(assign_roles(spec, 1000, None).splits[0].known_members)
+        for name, spec in (
+            ("all", whole),
+            ("few", few),
+            ("raised", raising),
+            ("not raised", replace(raising, raised="targets")),
+        )
+    }
+    assert known["few"] == known["not raised"] == known["all"] > 20
+    assert known["raised"] == 20
+    assert len(assign_roles(few, 1000, None).splits[0].target_members) == 20
+
+
 def labelled(count: int) -> MembershipKnowledge:
     records = observe((network(seed=0), network(seed=1)), noise(count, seed=0))
     both = Labelled(records, np.arange(count) % 2 == 0)

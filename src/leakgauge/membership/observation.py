@@ -212,7 +212,8 @@ def hidden_outputs(task: Task, x: Tensor, layers: Sequence[str]) -> dict[str, Te
     """Return the flattened outputs ``[n, d]`` of layers, by name; the model stays unchanged.
 
     Where an activation module, such as ``nn.ReLU``, takes a layer's output as it is, the output is
-    that of the activation, as in the paper. A layer that never runs itself has the output of the
+    that of the activation, as in the paper. Otherwise it is the layer's own, as where the
+    activation is a function or follows a sum. A layer that never runs itself has the output of the
     nearest enclosing module that runs. The first tensor counts of an output in several parts, as of
     ``nn.LSTM``. The outputs of a layer that runs several times, as ``nn.LSTMCell``, are joined.
 

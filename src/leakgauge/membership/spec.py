@@ -146,7 +146,11 @@ class MembershipSpec(Spec):
         KNOWN, "largest number of non-members that the attacker knows", ATTACK, least=2
     )
     targets: Whole | None = setting(
-        None, "largest number of target records of each kind", ATTACK, least=2
+        None,
+        "largest number of target records of each kind; also of those that the attacker knows, "
+        "where it raises their losses",
+        ATTACK,
+        least=2,
     )
     checkpoint: tuple[str, ...] = setting(
         (), "weights of a model that exists already, one file a snapshot", option=False
@@ -195,10 +199,14 @@ class MembershipSpec(Spec):
         return tuple(sorted(set(self.observed or late)))
 
     @property
+    def ascends(self) -> bool:
+        """Whether a federation's attacker raises losses."""
+        return self.strategy in (ASCENT, BOTH)
+
+    @property
     def most_targets(self) -> int | None:
         """The largest number of target records of each kind; None for all."""
-        ascends = self.strategy in (ASCENT, BOTH)
-        return TARGETS if ascends and self.targets is None else self.targets
+        return TARGETS if self.ascends and self.targets is None else self.targets
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
         """Return why no figure exists for this knowledge and round; empty if one exists."""

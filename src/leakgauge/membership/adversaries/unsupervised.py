@@ -34,11 +34,12 @@ class Spectral:
     correctness, confidence, uncertainty and gradient norm from it. The numbers of all targets are
     split into two clusters; the one with larger gradients contains the non-members.
 
-    Table XIV's decoder has four outputs and section II-D names five targets: there are five. Eq. 5
-    lacks the minus sign of an entropy. The paper does not name the affinity: it is that of nearest
-    neighbours, since a radial one gives other clusters from one width to the next. Few neighbours
-    give unconnected groups instead of two clusters; the default was chosen on location30 (1,000
-    targets, 4 seeds: success .78 to .79 with 1 or 2 %, .79 to .86 with 8 %).
+    Table XIV's decoder has four outputs and section II-D names five targets: there are five. It
+    prints a ReLU on both layers of the decoder; the last one has none here. Eq. 5 lacks the minus
+    sign of an entropy. The paper does not name the affinity: it is that of nearest neighbours,
+    since a radial one gives other clusters from one width to the next. Few neighbours give
+    unconnected groups instead of two clusters; the default was chosen on location30 (1,000 targets,
+    4 seeds: success .78 to .79 with 1 or 2 %, .79 to .86 with 8 %).
 
     Attributes:
         layers: number of last layers with gradients; 0 for all.

@@ -14,7 +14,6 @@ from leakgauge.membership.run.roles import ATTACKER, RecordRoles
 from leakgauge.membership.run.target_model import TargetModel, given_target, with_params
 from leakgauge.membership.run.training import MembershipRecipe
 from leakgauge.membership.spec import (
-    ASCENT,
     BOTH,
     GLOBAL,
     ISOLATE,
@@ -77,7 +76,7 @@ def _strategy(
     parts: list[Strategy] = []
     if spec.strategy in (ISOLATE, BOTH):
         parts.append(Isolate(participant))
-    if spec.strategy in (ASCENT, BOTH):
+    if spec.ascends:
         raised = data.rows(raised_rows(spec, split))
         by = ATTACKER if spec.attacker == LOCAL else None
         parts.append(GradientAscent(raised.x, raised.y, spec.ascent_rate, spec.ascent, by=by))

@@ -15,7 +15,7 @@ from leakgauge.data.split_members import (
     split_participants,
     split_share,
 )
-from leakgauge.membership.spec import FIRST, GLOBAL, PARTS, SECOND, MembershipSpec
+from leakgauge.membership.spec import FIRST, GLOBAL, KNOWN_TOO, PARTS, SECOND, MembershipSpec
 
 ATTACKER = 0
 """Number of the attacking participant of a local attacker."""
@@ -85,9 +85,14 @@ def _fine_tuned(
 
 
 def cut(split: MemberSplit, spec: MembershipSpec) -> MemberSplit:
-    """Return a split with the number of records in each part limited by the settings."""
+    """Return a split with the number of records in each part limited by the settings.
+
+    Where the attacker raises the losses of known and validation records, too, the number of targets
+    limits these as well. Otherwise it learns from all that it may know.
+    """
     most = spec.most_targets
-    members, others = (min(one, most or one) for one in (spec.known_members, spec.known_others))
+    raised = most if spec.ascends and spec.raised == KNOWN_TOO else None
+    members, others = (min(one, raised or one) for one in (spec.known_members, spec.known_others))
     return replace(
         split,
         known_members=split.known_members[:members],

@@ -159,7 +159,7 @@ def tpr(targets: Targets, log_odds: Floats, rate: float) -> Estimate:
 def _by_class(
     context: CellContext, scores: AttackScores, targets: Targets, rng: np.random.Generator
 ) -> Iterator[Measurement]:
-    """Yield the AUROC of each class with enough targets (the paper's Figures 2 and 6)."""
+    """Yield the AUROC of each class with enough targets (Figures 2 and 6 have curves)."""
     for code, name in enumerate(targets.classes):
         of_class = targets.label == code
         kinds = [int((of_class & kind).sum()) for kind in (targets.member, ~targets.member)]
