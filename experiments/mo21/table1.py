@@ -1,12 +1,13 @@
 """Pool the layers of all runs of a grid, as in Table 1 of Mo et al. (2021).
 
-    leakgauge run experiments/mo21/figure2.yaml --size cpu --out mo21
+    leakgauge run experiments/mo21/figure2.yaml --size cpu --only label=gender,Eyeglasses --out mo21
     python experiments/mo21/table1.py mo21
 
-A point is a layer of one network on one dataset: the means over the seeds. The pooled correlation
-is followed by the median of those within single runs, because pooled points also compare datasets.
-The last table has the printed F-norm of each layer, normalised over the layers of its network
-(Figure 8).
+A point is a layer of one network on one dataset and task: the means over the seeds. All finished
+cells of the folder count; without ``--only`` the task smiling adds its points. The pooled
+correlation is followed by the median of those within single runs, because pooled points also
+compare datasets. The last table has the printed F-norm of each layer, normalised over the layers of
+its network (Figure 8).
 """
 
 import sys

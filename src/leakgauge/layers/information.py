@@ -103,7 +103,7 @@ BITS, SHARE = "bits", "share"
 UNITS = (BITS, NATS, SHARE)
 
 VOTES_CAP_BITS = float(1 + np.log2(special.expit(1.0)))
-"""Largest V-information of two values under a softmax over votes: 0.548 bits."""
+"""Largest V-information of two values under a softmax over shares of votes: 0.548 bits."""
 
 
 def v_information(
@@ -157,10 +157,12 @@ def in_unit(nats: Estimate, unit: str, log_prior: Floats) -> Estimate:
 
 
 def softmax_over_votes(share: Floats) -> Floats:
-    """Return log posteriors ``[n, m]``, the log softmax of the shares of the votes, as printed.
+    """Return log posteriors ``[n, m]``, the log softmax of the shares of the votes.
 
-    The paper takes votes for logits: a forest that is always sure gives a probability of 0.731, and
-    the V-information of two values is at most 0.548 bits.
+    Eq. 8 is a softmax of the attack's output, and the paper does not say what a forest's is. With
+    shares of votes, a forest that is always sure gives a probability of 0.731, and the
+    V-information of two values is at most 0.548 bits. Probabilities of another attack get a second
+    softmax.
 
     Args:
         share: shares of the votes ``[n, m]``, from 0 to 1.

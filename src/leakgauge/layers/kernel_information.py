@@ -64,7 +64,8 @@ def information_bounds(
     each equally likely. For the population that they come from it holds as long as the bounds stay
     well below log2 n: both saturate there, because each record is its own neighbour (i = j).
 
-    Eq. 12 of Mo et al., as printed, has the exponents without the exponential.
+    Eq. 12 of Mo et al., as printed, has neither the minus sign of the exponents nor the
+    exponential.
 
     Args:
         t: outputs ``[n, ...]``, as from ``layer_outputs``.

@@ -90,8 +90,8 @@ class LayersSpec(Spec):
     )
     calibration: str = setting(
         PLATT,
-        f"calibration of attacks: {PLATT} (on held-out batches) or {VOTES} (as printed in the "
-        "paper; ends at 0.548 bits)",
+        f"calibration of attacks: {PLATT} (on held-out batches) or {VOTES} (softmax of shares of "
+        "votes, a reading of the paper; ends at 0.548 bits)",
         ATTACK,
         choices=CALIBRATIONS,
     )

@@ -25,7 +25,8 @@ MLP_HIDDEN = (256, 128, 64)
 def lenet_relu(channels: int, classes: int, side: int = 32, *, generator: Generator) -> Sequential:
     """Return the LeNet of DLG with ReLUs instead of sigmoids.
 
-    Its convolutions give 768 values for 32 x 32 images. It needs 4 pixels or more.
+    Its convolutions give 768 values for 32 x 32 images. It needs 4 pixels or more. The first
+    weights follow PyTorch's scheme; DLG draws them from U(-0.5, 0.5).
 
     >>> model = lenet_relu(3, 10, generator=torch.Generator().manual_seed(0))
     >>> list(model[:7](torch.zeros(2, 3, 32, 32)).shape)
