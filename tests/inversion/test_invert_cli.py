@@ -197,8 +197,8 @@ def test_the_default_number_of_images_makes_whole_updates(go: Go, images: Path) 
 def test_plain_words(go: Go) -> None:
     code, out, err = go("--method", "dlg-adam")
     assert code == 0, err
-    assert "dlg-adam: The update was not understood. PSNR" in out
-    assert "Not matched: the update of the rebuilt records matches the sent one to" in out
+    assert "dlg-adam: The images were not rebuilt. PSNR" in out
+    assert "The search fell short for 2 of 2 updates: the true records lie nearer" in out
     assert "the mean colour alone scores" in out
     assert "report: leakgauge-runs" in out
 

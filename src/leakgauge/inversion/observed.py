@@ -15,6 +15,10 @@ from leakgauge.inversion.search.simulate import LocalSteps
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.training.update import Update
 
+ROUNDING = 1e-6
+"""Difference of two distances, relative to 1 or to the distance, that may be rounding alone: cosine
+distances of gradients in float32 that are nearly equal lie up to 3e-7 below 0."""
+
 SearchProgress = Callable[[int, Tensor], None]
 """``(iteration, loss [T])``: the smallest loss of each target's restarts, at this iteration."""
 
@@ -152,6 +156,9 @@ class Reconstruction:
             its C columns; None for a method that does not say.
         layer: what was recovered in place of records; ``x`` holds guesses then. None for a method
             that rebuilds records.
+        distance: returns how far the updates of records ``[T, B, ...]`` with labels ``[T, B]`` are
+            from those that were sent, by the objective of the search without priors ``[T]``; for
+            scoring only. None without a search.
     """
 
     x: Tensor
@@ -173,6 +180,27 @@ class Reconstruction:
     restart_labels: Tensor | None = None
     confidence: Tensor | None = None
     layer: RecoveredInputs | None = None
+    distance: Callable[[Tensor, Tensor], Tensor] | None = None
+
+    def fell_short(self, x: Tensor, y: Tensor) -> Tensor | None:
+        """Return for each update whether its search fell short, as 0 or 1 ``[T]``.
+
+        It did where the true records lie nearer to the update than the rebuilt ones, by its own
+        objective: whoever searches better finds them. Where they do not, the objective prefers
+        other records, and a longer search would not help. For scoring only.
+
+        Args:
+            x: true records ``[T, B, ...]``.
+            y: their labels ``[T, B]``.
+
+        Returns:
+            None for a method without a search.
+        """
+        if self.distance is None:
+            return None
+        with torch.no_grad():
+            true, found = (self.distance(*one) for one in ((x, y), (self.x, self.labels)))
+        return (true + ROUNDING * (1 + true) < found).double().cpu()
 
     @classmethod
     def direct(

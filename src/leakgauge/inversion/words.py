@@ -23,6 +23,7 @@ none; this one is ours."""
 
 NOT_UNDERSTOOD = "Not understood"
 NOT_CERTIFIED = "Search not finished"
+SHORT = "Search fell short"
 LAYER_EXACT, LAYER_SURE = "Layer inputs exact", "Layer inputs certified"
 BY_SERVER = ", server "
 """Words between a method and the active server whose model it attacks, in an attempt's name."""
@@ -36,6 +37,7 @@ REMEDIES = {
     "`--batch-size`. Or search longer: `--iterations`, `--restarts`.",
     NOT_CERTIFIED: "Search longer: `--method exact-batch:rounds=500`. Or audit smaller batches: "
     "`--batch-size`.",
+    SHORT: "Search longer: `--iterations`, `--restarts`. Or audit smaller batches: `--batch-size`.",
 }
 """What helps, by the verdict."""
 

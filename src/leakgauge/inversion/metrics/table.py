@@ -24,6 +24,7 @@ SEQUENCES = "sequences"
 GAIN = "gain"
 LOSS = "loss"
 MATCHED = "matched"
+FELL_SHORT = "fell_short"
 
 CLEAR_DB, CLOSE_DB = 20.0, 27.0
 """Smallest PSNR of images that can be recognised, and of images that look like the truth. This is
@@ -53,6 +54,7 @@ METRICS = {
     SEQUENCES: Metric(title="Sequences right"),
     LABEL_ACCURACY: Metric(title="Labels right"),
     MATCHED: Metric(title="Update matched", tabled=False),
+    FELL_SHORT: Metric(title="Searches that fell short", higher_is_worse=False, tabled=False),
     LABEL_RESIDUAL: Metric(
         title="Labels' distance from whole counts",
         unit="records",
@@ -70,16 +72,17 @@ METRICS = {
     LOSS: Metric(title="Loss", high=math.inf, higher_is_worse=False, tabled=False),
 }
 """Metrics by name. The figure of a single column of a table is named ``"columns: NAME"``. The score
-of a guess depends on the data. The gain is the mean over images of the difference to the best
-guess that needs no gradient. An image counts as recognisable from ``CLEAR_DB`` of PSNR on, if that
-is at least ``PARTS_DB`` above the mean colour's. A record is exact if no coordinate of its encoding
+of a guess depends on the data. The gain is the mean over images of the difference to the best guess
+that needs no gradient. An image counts as recognisable from ``CLEAR_DB`` of PSNR on, if that is at
+least ``PARTS_DB`` above the mean colour's. A record is exact if no coordinate of its encoding
 differs by more than 0.001. A cell is right by TabLeak's rule if its category is the same, or its
 number within 0.319 standard deviations, in the order of rows with most right cells. How often the
 most and the least confident quarter of an update's cells are right is by this rule too, of
 ``"categories"`` and ``"numbers"`` apart. An update is certified if the gradient of the rebuilt
 records equals it to rounding. The inputs to a layer are exact if none differs by more than 0.001 of
 the largest, and certified if their gradient of this layer and of all behind it equals the received
-one to rounding. How far an update is matched is the agreement of the update of the
-rebuilt records with the one that was sent, by direction and size. The loss is what the attacker
-minimizes, not a distance to the truth. The time is that of the search for the records of one
-update; over several epochs, that of the joint search alone, for as many records."""
+one to rounding. How far an update is matched is the agreement of the update of the rebuilt records
+with the one that was sent, by direction and size. A search fell short where the true records lie
+nearer to the update than the rebuilt ones, by the search's own objective. The loss is what the
+attacker minimizes, not a distance to the truth. The time is that of the search for the records of
+one update; over several epochs, that of the joint search alone, for as many records."""

@@ -7,6 +7,7 @@ from leakgauge.inversion.metrics.table import (
     CELLS,
     CERTIFIED,
     COLUMNS,
+    FELL_SHORT,
     GAIN,
     LABEL_ACCURACY,
     LAYER_CERTIFIED,
@@ -34,7 +35,7 @@ from leakgauge.runs.question import Answer
 Plain = dict[str, Any]
 
 _SOMETIMES = (
-    *(RECORDS, CELLS, CERTIFIED, LAYER_INPUTS, LAYER_CERTIFIED),
+    *(RECORDS, CELLS, CERTIFIED, FELL_SHORT, LAYER_INPUTS, LAYER_CERTIFIED),
     *(TOKEN_ACCURACY, SEQUENCES),
 )
 """Figures that only some records or methods have."""

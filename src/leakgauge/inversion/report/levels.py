@@ -7,6 +7,7 @@ from typing import Any
 from leakgauge.core.checks import InputError
 from leakgauge.inversion.metrics.table import (
     CERTIFIED,
+    FELL_SHORT,
     LABEL_RESIDUAL,
     LAYER_CERTIFIED,
     LAYER_INPUTS,
@@ -39,6 +40,7 @@ from leakgauge.inversion.words import (
     NOT_CERTIFIED,
     NOT_UNDERSTOOD,
     PUBLIC,
+    SHORT,
 )
 from leakgauge.inversion.words import MATCHED as LEAST_MATCHED
 from leakgauge.report.compare import Group
@@ -55,6 +57,8 @@ def verdict_of(test: Test) -> InversionVerdict:
         if test.at(LAYER_CERTIFIED) is not None:
             return replace(found, level="clear", words=LAYER_SURE, strength=1.0)
         return replace(found, level="strong", words="Records certified", strength=1.0)
+    if found.level == "none" and short_sentence(test.at(FELL_SHORT)):
+        return replace(found, level="inconclusive", words=SHORT)
     loss = test.at(LOSS)
     assumed = loss.details.get(ASSUMED, "") if loss is not None else ""
     if found.level in ("none", "unknown") and not is_understood(test.at(MATCHED), assumed):
@@ -70,6 +74,19 @@ def _or_layer(verdict: InversionVerdict, exact: Measurement | None) -> Inversion
     if exact is None or exact.estimate.value == 0 or verdict.level not in ("none", "weak"):
         return verdict
     return InversionVerdict("clear", LAYER_EXACT, exact, exact.estimate.value)
+
+
+def short_sentence(short: Measurement | None) -> str:
+    """Return for how many updates the search fell short, in a sentence; empty for none."""
+    if short is None or short.estimate.value == 0:
+        return ""
+    updates = short.estimate.n
+    few = round(short.estimate.value * updates)
+    where = "" if updates == 1 else f" for {few} of {count(updates)} updates"
+    return (
+        f"The search fell short{where}: the true records lie nearer to the update than the rebuilt "
+        "ones, so a better search would find more."
+    )
 
 
 def is_understood(matched: Measurement | None, assumed: str) -> bool:
@@ -103,6 +120,8 @@ def badge(group: Group) -> Badge | None:
     verdict = _or_layer(verdict, group.means.get(LAYER_INPUTS))
     if verdict.figure is None:
         return None
+    if verdict.level == "none" and short_sentence(group.means.get(FELL_SHORT)):
+        return Badge("inconclusive", SHORT, verdict.strength)
     return Badge(verdict.level, verdict.words, verdict.strength)
 
 
@@ -133,6 +152,7 @@ _OF_IMAGES = {
     "weak": "Parts of the images were rebuilt",
     "none": "The images were not rebuilt",
     "inconclusive": "The update was not understood",
+    SHORT: "The images were not rebuilt",
 }
 
 
@@ -159,7 +179,8 @@ def _result(test: Test, verdict: InversionVerdict) -> str:
     if verdict.figure is None:
         return _of_loss(test)
     if verdict.figure.metric == PSNR:
-        said = f"{_OF_IMAGES[verdict.level]}. {_of_psnr(verdict.figure)}"
+        known = SHORT if verdict.words == SHORT else verdict.level
+        said = f"{_OF_IMAGES[known]}. {_of_psnr(verdict.figure)}"
         if verdict.words != SOME_IMAGES:
             return said
         return f"{single_images(test.at(RECOGNISABLE))} Over all images: {_of_psnr(verdict.figure)}"
@@ -176,7 +197,9 @@ def _training(test: Test, verdict: InversionVerdict) -> str:
     """Return what was assumed of the training, and the match of the update where little leaks."""
     loss, matched = test.at(LOSS), test.at(MATCHED)
     said = []
-    if matched is not None and verdict.level in ("none", "unknown", "inconclusive"):
+    if verdict.words == SHORT:
+        said.append(short_sentence(test.at(FELL_SHORT)))
+    elif matched is not None and verdict.level in ("none", "unknown", "inconclusive"):
         said.append(matched_sentence(matched.estimate.value))
     if loss is not None and ASSUMED in loss.details:
         said.append(f"Assumed: {loss.details[ASSUMED]}.")

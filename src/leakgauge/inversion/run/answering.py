@@ -9,6 +9,7 @@ from leakgauge.inversion.labels.inference import label_accuracy
 from leakgauge.inversion.metrics.lpips import NO_WEIGHTS, Lpips
 from leakgauge.inversion.metrics.table import (
     CERTIFIED,
+    FELL_SHORT,
     LABEL_ACCURACY,
     LABEL_RESIDUAL,
     LAYER_CERTIFIED,
@@ -164,6 +165,8 @@ def rebuild(
         others[LABEL_ACCURACY] = label_accuracy(labels, y)
     if found.matched is not None and attempt.defense == NONE:
         others[MATCHED] = found.matched
+    if (short := found.fell_short(x, y)) is not None:
+        others[FELL_SHORT] = short
     if found.certified is not None:
         others[CERTIFIED] = found.certified
     if found.layer is not None:

@@ -22,7 +22,7 @@ from leakgauge.inversion.epochs.per_sample import per_sample_reconstruct
 from leakgauge.inversion.epochs.refinement import refine_assignment
 from leakgauge.inversion.labels.inference import label_accuracy
 from leakgauge.inversion.metrics.lpips import Lpips
-from leakgauge.inversion.metrics.table import LABEL_ACCURACY, WITHOUT
+from leakgauge.inversion.metrics.table import FELL_SHORT, LABEL_ACCURACY, WITHOUT
 from leakgauge.inversion.observed import AttackOptions, Reconstruction, SearchProgress
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.drawing import deal_distinct
@@ -103,6 +103,7 @@ class OverEpochs:
             first.labels,
             {
                 LABEL_ACCURACY: first.scores[LABEL_ACCURACY],
+                FELL_SHORT: first.scores[FELL_SHORT],
                 **{f"matching_{name}": shares for name, shares in matched.items()},
             },
             tuple(dict.fromkeys(text for one in self.singles for text in one.warnings)),
@@ -214,6 +215,9 @@ class OverEpochs:
         updates, rough, found = zip(*rounds, strict=True)
         labels = torch.cat([one.labels for one in rough])
         rows = in_true_order(torch.cat([one.x for one in found]), x)
+        short = [
+            one.fell_short(*true) for one, *true in zip(found, x[:, None], y[:, None], strict=True)
+        ]
         return models[-1], SingleEpoch(
             Epoch(
                 {name: torch.stack([one[name] for one in models[:-1]]) for name in params},
@@ -225,6 +229,7 @@ class OverEpochs:
             {
                 **scenario.scorer(self.lpips).scores(rows, scenario.x[order]),
                 LABEL_ACCURACY: label_accuracy(labels, y),
+                FELL_SHORT: torch.cat([one for one in short if one is not None]),
             },
             tuple(dict.fromkeys(text for one in updates for text in one.warnings())),
         )

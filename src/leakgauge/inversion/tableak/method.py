@@ -122,6 +122,7 @@ class TabLeak(Method):
             restart_labels=None,
             matched=matched,
             confidence=confidence,
+            distance=lambda x, y: measure(update(x, y.to(x.device)), sent),
         )
 
     def _members(

@@ -1,0 +1,140 @@
+"""A search that fell short is not taken for records that cannot be rebuilt."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from leakgauge.core.types import Task
+from leakgauge.gradients.gradients import params_of
+from leakgauge.inversion.double_backward.gradients import differentiable_gradients
+from leakgauge.inversion.observed import Reconstruction
+from leakgauge.inversion.report.levels import badge, statement, verdict_of
+from leakgauge.inversion.search.engine import reconstruct
+from leakgauge.inversion.search.presets import preset
+from leakgauge.report.compare import Group
+from leakgauge.report.grouping import group_tests
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+from support.command import run
+from support.pictures import picture_network, smooth_pictures
+from support.sources import pictures
+
+LABELS = torch.arange(4)[:, None]
+
+
+def searched(sent: dict[str, Tensor], *, iterations: int) -> Reconstruction:
+    """Return what a search of these iterations finds behind four gradients."""
+    return reconstruct(
+        Task(picture_network(), nn.functional.cross_entropy),
+        params_of(picture_network()),
+        sent,
+        preset("leakgauge", iterations=iterations),
+        shape=(1, 1, 12, 12),
+        labels=LABELS,
+        seed=0,
+        low=torch.tensor(-1.0),
+        high=torch.tensor(1.0),
+    )
+
+
+def gradients_of_pictures(pictures: Tensor) -> dict[str, Tensor]:
+    task = Task(picture_network(), nn.functional.cross_entropy)
+    found = differentiable_gradients(task, params_of(task.model), pictures[:, None], LABELS)
+    return {name: leaf.detach() for name, leaf in found.items()}
+
+
+def test_a_short_search_fell_short_and_one_from_the_truth_did_not() -> None:
+    truth = smooth_pictures(4)
+    found = searched(gradients_of_pictures(truth), iterations=3)
+    short = found.fell_short(truth[:, None], LABELS)
+    assert short is not None
+    assert short.tolist() == [1.0] * 4
+    assert found.distance is not None
+    assert float(found.distance(truth[:, None], LABELS).abs().max()) < 1e-5
+    exact = found.fell_short(found.x, LABELS)  # as if the rebuilt records were the true ones
+    assert exact is not None
+    assert exact.tolist() == [0.0] * 4
+
+
+def test_under_strong_noise_the_objective_prefers_other_records() -> None:
+    """The search fits a part of the noise; the truth does not. So it is not the search's fault."""
+    truth = smooth_pictures(4)
+    clean = gradients_of_pictures(truth)
+    generator = torch.Generator().manual_seed(0)
+    noisy = {
+        name: leaf + 3 * leaf.norm() * torch.randn(leaf.shape, generator=generator)
+        for name, leaf in clean.items()
+    }
+    found = searched(noisy, iterations=150)
+    short = found.fell_short(truth[:, None], LABELS)
+    assert short is not None
+    assert short.tolist() == [0.0] * 4
+    assert float((found.x[:, 0] - truth).square().mean()) > 0.1
+
+
+def test_a_method_without_a_search_does_not_fall_short() -> None:
+    x = torch.zeros(1, 1, 2)
+    assert Reconstruction.direct(x).fell_short(x, torch.zeros(1, 1, dtype=torch.int64)) is None
+
+
+def measured(metric: str, value: float, **changed: Any) -> Measurement:
+    given: dict[str, Any] = {"chance": 0.0, "n": 4, "defense": "none"} | changed
+    return Measurement(
+        question="reconstruction",
+        game="reconstruction",
+        dataset="set",
+        label="y",
+        secret="records",
+        defense=given["defense"],
+        knowledge="static",
+        adversary="leakgauge",
+        metric=metric,
+        round=ACCUMULATED,
+        seed=0,
+        estimate=Estimate(value, value, value, given["n"]),
+        chance=given["chance"],
+    )
+
+
+@pytest.mark.parametrize("defense", ["none", "sign"])
+@pytest.mark.parametrize(
+    ("psnr", "short", "level", "words"),
+    [
+        (12.0, 0.0, "none", "Images not rebuilt"),
+        (12.0, 0.25, "inconclusive", "Search fell short"),
+        (15.0, 1.0, "weak", "Parts of images rebuilt"),
+        (23.0, 1.0, "clear", "Images recognisable"),
+    ],
+)
+def test_the_verdict_says_so(
+    defense: str, psnr: float, short: float, level: str, words: str
+) -> None:
+    figures = [
+        measured("psnr", psnr, chance=11.5, defense=defense),
+        measured("fell_short", short, defense=defense),
+    ]
+    (test,) = group_tests(figures)
+    verdict = verdict_of(test)
+    assert (verdict.level, verdict.words) == (level, words)
+    said = "The search fell short for 1 of 4 updates" in statement(test)
+    assert said == (words == "Search fell short")
+    found = badge(Group({}, "static", ("cell",), {one.metric: one for one in figures}))
+    assert found is not None
+    assert (found.level, found.words) == (level, words)
+
+
+@pytest.mark.parametrize("words", [(), ("--epochs", 2), ("--method", "dlg-adam")])
+def test_the_command_says_it(tmp_path: Path, words: tuple[object, ...]) -> None:
+    source = pictures(12, side=32)
+    assert source.pixels is not None
+    path = tmp_path / "set.npz"
+    np.savez(path, x=source.pixels.transpose(0, 2, 3, 1), y=source.frame["y"].to_numpy())
+    few = ("--images", 2, "--iterations", 3, "--net", "lenet", "--out", tmp_path / "out")
+    ended = run("invert", path, *few, *words)
+    assert ended.returncode == 0, ended.stderr
+    assert "Search fell short" in ended.stdout
+    assert "The search fell short for 2 of 2 updates" in ended.stdout
+    assert "not rebuilt:" not in ended.stdout
