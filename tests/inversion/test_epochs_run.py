@@ -216,3 +216,13 @@ def test_the_method_of_inference_is_the_one_that_was_asked_for() -> None:
         if count:
             truth = set(scenario.y.tolist())
             assert float(played.scores["label_accuracy"][0]) == pytest.approx(len(truth) / 3)
+
+
+def test_epochs_that_show_no_labels_are_refused_before_any_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that steps far along one record's gradient has learned it: nothing is left."""
+    monkeypatch.setattr(over_epochs, "attack_updates", lambda *_, **__: pytest.fail("it searched"))
+    scenario, attempt = staged(images=1, server_lr=1e6, labels="gradinversion")
+    with pytest.raises(InputError, match=r"epoch 2: the gradient of .* is all zero.*--server-lr"):
+        OverEpochs(scenario, attempt, None, None, Checkpoint(None)).rebuild()

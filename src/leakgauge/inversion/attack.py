@@ -10,7 +10,7 @@ from torch import Tensor
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Grads, Task
 from leakgauge.gradients.probing import private
-from leakgauge.inversion.labels.inference import LabelMethod, infer_labels
+from leakgauge.inversion.labels.inference import LabelGuess, LabelMethod, infer_labels
 from leakgauge.inversion.methods import Method
 from leakgauge.inversion.observed import (
     AttackOptions,
@@ -56,22 +56,38 @@ def attack(
     task = private(task, seen.params)  # a method may run it as it is
     if method.traits.searches:
         seen = replace(seen, grads=_at_assumed_rate(seen, known))
-    infer, finds = known.infer, known.infer == "auto" and method.finds_labels
-    residual = None
-    if known.labels is None and infer is not None and method.traits.uses_labels and not finds:
-        guess = infer_labels(
-            task,
-            seen.params,
-            seen.grads,
-            seen.shape[0],
-            method=infer,
-            signs=known.steps is not None and not known.steps.recipe.rule.linear,
-            like=known.like,
-            record=seen.shape[1:],
-            rng=stream(options.seed, "labels"),
-        )
-        known, residual = replace(known, labels=guess.labels), guess.residual
-    return replace(method.rebuild(task, seen, known, options), label_residual=residual)
+    guess = guess_labels(task, seen, method, known, seed=options.seed)
+    if guess is None:
+        return method.rebuild(task, seen, known, options)
+    known = replace(known, labels=guess.labels)
+    return replace(method.rebuild(task, seen, known, options), label_residual=guess.residual)
+
+
+def guess_labels(
+    task: Task, seen: ObservedUpdates, method: Method, known: Knowledge, *, seed: int
+) -> LabelGuess | None:
+    """Return the labels that are inferred before the method runs; None where none are.
+
+    The arguments are those of ``attack``, with a seed.
+
+    Raises:
+        InputError: labels cannot be inferred from this gradient.
+    """
+    finds = known.infer == "auto" and method.finds_labels
+    unused = known.labels is not None or finds or not method.traits.uses_labels
+    if unused or known.infer is None:
+        return None
+    return infer_labels(
+        task,
+        seen.params,
+        seen.grads,
+        seen.shape[0],
+        method=known.infer,
+        signs=known.steps is not None and not known.steps.recipe.rule.linear,
+        like=known.like,
+        record=seen.shape[1:],
+        rng=stream(seed, "labels"),
+    )
 
 
 def _at_assumed_rate(seen: ObservedUpdates, known: Knowledge) -> Grads:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Params
 from leakgauge.inversion.epochs.assignment import (
@@ -29,7 +30,7 @@ from leakgauge.inversion.run.drawing import deal_distinct
 from leakgauge.inversion.run.measuring import SNAPSHOTS, scored
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.scenario import Scenario
-from leakgauge.inversion.run.updates import attack_updates, in_updates
+from leakgauge.inversion.run.updates import attack_updates, check_updates, in_updates
 from leakgauge.inversion.scoring import in_true_order
 from leakgauge.inversion.words import DISTINCT, GRADIENTS, GREEDY, KNOWN, OPTIMAL, PER_SAMPLE
 from leakgauge.runs.checkpoint import Checkpoint
@@ -88,7 +89,11 @@ class OverEpochs:
 
         The assignments by rough images are always scored, also without pooling or labels: they cost
         nothing.
+
+        Raises:
+            InputError: an update of a later epoch shows no labels; no search was run then.
         """
+        self._check()
         plan, first = self._plan(), self.singles[0]
         joint = self._joint(plan)
         records = [true_records(one.rough, self.scenario.x, one.order) for one in self.singles]
@@ -204,14 +209,13 @@ class OverEpochs:
     def _run_epoch(self, params: Params, number: int) -> tuple[Params, SingleEpoch]:
         """Run one epoch from these weights; return those after it, and what it gives."""
         scenario, client = self.scenario, self.attempt.client
-        order, lr = self._order(number), float(self.attempt.spec.server_lr or 0.0)
+        order = self._order(number)
         x, y = (in_updates(values[order], client) for values in (scenario.x, scenario.y))
         models, rounds = [params], []
         for update, records in enumerate(zip(x[:, None], y[:, None], strict=True)):
             now = models[-1]
             rounds.append(self._run_round(now, *records, number=number, update=update))
-            sent = rounds[-1][0].grads
-            models.append({name: leaf - lr * sent[name][0] for name, leaf in now.items()})
+            models.append(self._stepped(now, rounds[-1][0]))
         updates, rough, found = zip(*rounds, strict=True)
         labels = torch.cat([one.labels for one in rough])
         rows = in_true_order(torch.cat([one.x for one in found]), x)
@@ -233,6 +237,29 @@ class OverEpochs:
             },
             tuple(dict.fromkeys(text for one in updates for text in one.warnings())),
         )
+
+    def _check(self) -> None:
+        """Refuse an update that shows no labels, before hours of searches for the others."""
+        params, scenario, spec = self.scenario.params, self.scenario, self.attempt.spec
+        for number in range(spec.epochs):
+            order = self._order(number)
+            x, y = (in_updates(one[order], self.attempt.client) for one in (scenario.x, scenario.y))
+            for records in zip(x[:, None], y[:, None], strict=True):
+                try:
+                    sent = check_updates(
+                        scenario, self.attempt, params, *records, seed=spec.seed + number
+                    )
+                except InputError as error:
+                    raise InputError(
+                        f"epoch {number + 1}: {error}; a model that has learned its records gives "
+                        "no gradient: attack more records (--images), or lower --server-lr"
+                    ) from error
+                params = self._stepped(params, sent)
+
+    def _stepped(self, params: Params, sent: Sent) -> Params:
+        """Return the weights after the server's step along the gradient of an update."""
+        lr = float(self.attempt.spec.server_lr or 0.0)
+        return {name: leaf - lr * sent.grads[name][0] for name, leaf in params.items()}
 
     def _run_round(
         self, params: Params, x: Tensor, y: Tensor, *, number: int, update: int

@@ -4,7 +4,14 @@ from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Params
-from leakgauge.inversion.attack import assumed_steps, attack, attacked_task, inference_of
+from leakgauge.gradients.probing import private
+from leakgauge.inversion.attack import (
+    assumed_steps,
+    attack,
+    attacked_task,
+    guess_labels,
+    inference_of,
+)
 from leakgauge.inversion.methods import Method
 from leakgauge.inversion.observed import AttackOptions, Knowledge, ObservedUpdates, Reconstruction
 from leakgauge.inversion.run.attempt import Attempt
@@ -48,12 +55,36 @@ def attack_updates(
         options: seed, progress and checkpoint of the attack.
         method: the method; None takes the attempt's.
     """
+    sent, known, seen = _observed(scenario, attempt, params, x, y)
+    task = attacked_task(scenario.task, attempt.client)
+    return sent, attack(task, seen, method or attempt.attack, known, options), known
+
+
+def check_updates(
+    scenario: Scenario, attempt: Attempt, params: Params, x: Tensor, y: Tensor, *, seed: int
+) -> Sent:
+    """Return what clients with these records send, if its labels can be inferred where needed.
+
+    The arguments are those of ``attack_updates``, with the seed of its options.
+
+    Raises:
+        InputError: labels cannot be inferred from this update.
+    """
+    sent, known, seen = _observed(scenario, attempt, params, x, y)
+    task = private(attacked_task(scenario.task, attempt.client), params)
+    guess_labels(task, seen, attempt.attack, known, seed=seed)
+    return sent
+
+
+def _observed(
+    scenario: Scenario, attempt: Attempt, params: Params, x: Tensor, y: Tensor
+) -> tuple[Sent, Knowledge, ObservedUpdates]:
+    """Return what clients send, what the attacker knows, and what it sees."""
     client = attempt.client
     sent = send(scenario.task, params, x, y, client, seed=attempt.spec.seed)
     known = knowledge_of(scenario, attempt, params, sent, x, y)
-    task, shape = attacked_task(scenario.task, client), (client.records, *scenario.x.shape[1:])
-    seen = ObservedUpdates(params, sent.grads, shape, sent.updates)
-    return sent, attack(task, seen, method or attempt.attack, known, options), known
+    shape = (client.records, *scenario.x.shape[1:])
+    return sent, known, ObservedUpdates(params, sent.grads, shape, sent.updates)
 
 
 def knowledge_of(
