@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from leakgauge.report.section import Cause, Row, Section
+from leakgauge.report.section import Cause, Level, Row, Section
 from leakgauge.results.measurements import Estimate
 from leakgauge.runs import reference
 from leakgauge.runs.reference import (
@@ -93,9 +93,12 @@ def audits(count: int) -> tuple[ReferenceAudit, ...]:
     )
 
 
-def placed(monkeypatch: pytest.MonkeyPatch, data: dict, fingerprint: str) -> Row:
+def placed(
+    monkeypatch: pytest.MonkeyPatch, data: dict, fingerprint: str, level: Level = "weak"
+) -> Row:
     monkeypatch.setattr(reference, "reference_audits", lambda: audits(20))
-    section = Section("one", "One", "", [row(0.52, 0.31, 0.71)])  # type: ignore[arg-type]
+    one = replace(row(0.52, 0.31, 0.71), level=level)
+    section = Section("one", "One", "", [one])  # type: ignore[arg-type]
     run = SimpleNamespace(
         answers={"one": answer(settings={"batch_size": 1}, data=data)},
         description=SimpleNamespace(data={"fingerprint": fingerprint}),
@@ -120,6 +123,15 @@ def test_a_table_is_not_compared_with_itself(monkeypatch: pytest.MonkeyPatch) ->
     images = placed(monkeypatch, {}, "another")
     assert images.standing is None
     assert images.context == "Known cause: a batch is one record."
+
+
+@pytest.mark.parametrize("level", ["none", "inconclusive", "unknown"])
+def test_where_nothing_was_found_no_cause_is_named(
+    monkeypatch: pytest.MonkeyPatch, level: Level
+) -> None:
+    found = placed(monkeypatch, {"columns": 3}, "another", level)
+    assert found.causes == ()
+    assert found.standing is not None
 
 
 def test_the_reference_audits_are_complete() -> None:

@@ -37,7 +37,7 @@ REMEDIES = {
     "`--batch-size`. Or search longer: `--iterations`, `--restarts`.",
     NOT_CERTIFIED: "Search longer: `--method exact-batch:rounds=500`. Or audit smaller batches: "
     "`--batch-size`.",
-    SHORT: "Search longer: `--iterations`, `--restarts`. Or audit smaller batches: `--batch-size`.",
+    SHORT: "Search longer: `--iterations`, `--restarts`.",
 }
 """What helps, by the verdict."""
 

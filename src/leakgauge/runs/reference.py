@@ -12,6 +12,7 @@ from importlib import resources
 import pydantic
 from pydantic import BaseModel, ConfigDict
 
+from leakgauge.report.levels import LEAKS
 from leakgauge.report.section import Cause, Row, Section, Standing
 from leakgauge.report.wording import percent
 from leakgauge.results.measurements import Measurement
@@ -117,6 +118,7 @@ def _placed(row: Row, causes: Mapping[str, str], audits: Iterable[ReferenceAudit
     known = tuple(
         Cause(name, words, sum(name in one.causes for one in same))
         for name, words in causes.items()
+        if row.level in LEAKS  # nothing has a cause where nothing was found
     )
     return replace(row, standing=standing(row, [one.value for one in same]), causes=known)
 
