@@ -288,6 +288,7 @@ def test_the_method_for_images_unless_named() -> None:
         ({"defense": "quantise:levels=4"}, ["static"]),
         ({"defense": "sign", "knowledge": "static"}, ["static"]),
         ({"defense": "sign", "knowledge": "adaptive"}, ["adaptive"]),
+        ({"defense": ("none", "sign"), "knowledge": "adaptive"}, ["static", "adaptive"]),
         (
             {"defense": ("none", "sign"), "knowledge": ("static", "adaptive")},
             ["static", "static", "adaptive"],
@@ -303,7 +304,6 @@ def test_the_knowledge_that_is_tried(settings: dict[str, Any], knowledge: list[s
     ("settings", "reason"),
     [
         ({"knowledge": "adaptive"}, "name one with --defense"),
-        ({"knowledge": "adaptive", "defense": ("none", "sign")}, "name one with --defense"),
         ({"knowledge": "adaptive", "defense": "sign", "method": "exact"}, "adapts to no defense"),
         ({"knowledge": "some", "defense": "sign"}, "--knowledge is 'some'"),
         ({"task": "mine:build", "data": "", "epochs": 2}, "--epochs does not go with the text"),

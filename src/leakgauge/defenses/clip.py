@@ -10,7 +10,7 @@ import torch
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense, DefenseSettings
-from leakgauge.defenses.transform import Transform
+from leakgauge.defenses.transform import Objective, Transform
 from leakgauge.gradients.flattening import alike, norms
 
 
@@ -50,6 +50,9 @@ class ClipNorm(Transform):
             math.isfinite(self.l2) and self.l2 > 0,
             f"clipping norm is {self.l2:g}; expected a finite number above 0",
         )
+
+    def adapt(self, objective: Objective) -> None:
+        """Return None: it changes the size alone, which the search then ignores."""
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
         """Return the clipped gradients."""

@@ -10,7 +10,13 @@ from torch import Tensor
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense, DefenseSettings
-from leakgauge.defenses.transform import Transform, over_rows
+from leakgauge.defenses.transform import Objective, Transform, over_rows
+from leakgauge.gradients.flattening import alike
+
+SOFTNESS = 2.0
+"""Size, in units of the percentile, at which a soft sign is three quarters. Four images of CIFAR-10
+and an untrained slim net, all coordinates cut, the 50th and the 90th percentile: 27.0 and 20.7 dB;
+with 1, 22.5 and 18.9."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,74 @@ class LargestOnly(Transform):
         cutoff = percentile_of(each.abs(), self.percentile)
         large = torch.where(each.abs() < cutoff[:, None], 0.0, each)
         return large.clamp(-self.gamma, self.gamma) * self.steps
+
+    def adapt(self, objective: Objective) -> "LargestCompared":
+        """Return the objective that knows what was dropped and what was cut."""
+        return LargestCompared(objective, self.percentile)
+
+
+@dataclass(frozen=True)
+class LargestCompared:
+    """Compares the coordinates that were sent, and bounds those that were dropped or cut.
+
+    The smallest and the largest size that was sent are the two bounds. The guess is cut at the
+    second, as the update was. Where 0 was sent, only the part of the guess above the first counts.
+    Where all that was sent was cut, only signs are left: the guess is then measured by the
+    percentile of its own sizes, and the signs are softened (``SOFTNESS``). A static attack, by
+    contrast, matches zeros and cut values.
+
+    Attributes:
+        objective: compares the reduced guess with the update.
+        percentile: percentile of the sizes below which coordinates were dropped.
+
+    >>> def squared(guess, sent):
+    ...     return (guess["w"] - sent["w"]).square().sum(dim=1)
+    >>> sent = LargestOnly(50, 3.0)({"w": torch.tensor([[1.0, -2.0, 5.0]])}, [])
+    >>> LargestCompared(squared, 50)({"w": torch.tensor([[1.0, -2.0, 5.0]])}, sent)
+    tensor([0.])
+    >>> LargestCompared(squared, 50)({"w": torch.tensor([[2.5, -2.0, -5.0]])}, sent)
+    tensor([36.2500])
+    """
+
+    objective: Objective
+    percentile: float
+
+    def __call__(self, guess: Grads, sent: Grads) -> Tensor:
+        """Return the distance of each row ``[N]``."""
+        changed = [name for name, leaf in sent.items() if leaf.dim() > 1]
+        if not changed:
+            return self.objective(guess, sent)
+        sizes = [sent[name].abs().flatten(1) for name in changed]
+        most = torch.stack([one.amax(1) for one in sizes]).amax(0)
+        none = torch.finfo(most.dtype).max
+        least = torch.stack([torch.where(one > 0, one, none).amin(1) for one in sizes]).amin(0)
+        found = {name: _within(guess[name], sent[name], least, most) for name in changed}
+        signs = least >= most
+        if bool(signs.any()):
+            flat = torch.cat([guess[name].detach().abs().flatten(1) for name in changed], dim=1)
+            unit = percentile_of(flat, self.percentile)
+            unit = torch.where(unit > 0, unit, 1.0)
+            for name, leaf in found.items():
+                soft = _soft_signs(guess[name], sent[name], unit, most)
+                found[name] = torch.where(alike(signs, leaf), soft, leaf)
+        return self.objective({name: found.get(name, guess[name]) for name in sent}, sent)
+
+
+def _within(guess: Tensor, sent: Tensor, least: Tensor, most: Tensor) -> Tensor:
+    """Return the part of each coordinate that the update shows; bounds are ``[N]``."""
+    cut, dropped = (_clamped(guess, alike(bound, sent)) for bound in (most, least))
+    return torch.where(sent != 0, cut, guess - dropped)
+
+
+def _soft_signs(guess: Tensor, sent: Tensor, unit: Tensor, size: Tensor) -> Tensor:
+    """Return soft signs times the size that was sent; below the unit, dropped ones are 0."""
+    each = guess / alike(unit, sent)
+    over = torch.tanh(each - each.clamp(-1, 1))
+    return alike(size, sent) * torch.where(sent != 0, torch.tanh(each / SOFTNESS), over)
+
+
+def _clamped(values: Tensor, bound: Tensor) -> Tensor:
+    return torch.minimum(torch.maximum(values, -bound), bound)
 
 
 def percentile_of(rows: Tensor, percentile: float) -> Tensor:

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense, DefenseSettings, NotLearned
-from leakgauge.defenses.transform import Transform, over_rows
+from leakgauge.defenses.transform import Objective, Transform, over_rows
 from leakgauge.models import mlp
 
 _POOL = "pooling kernel of the perturbation's network"
@@ -142,6 +142,9 @@ class PerturbTransform(Transform):
     def knowing(self, secret: Tensor) -> "PerturbTransform":
         """Return the transform for N gradients with the secrets ``[N]``, the network's codes."""
         return replace(self, secret=secret)
+
+    def adapt(self, objective: Objective) -> None:
+        """Return None: it is learned in each round."""
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
         """Return the perturbed gradients, computed in the network's precision."""

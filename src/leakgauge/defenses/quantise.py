@@ -11,7 +11,7 @@ from leakgauge.core.checks import require_count
 from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.layers import on_layers
-from leakgauge.defenses.transform import Transform, drawn
+from leakgauge.defenses.transform import Objective, Transform, drawn
 from leakgauge.gradients.flattening import alike, norms
 
 
@@ -57,6 +57,9 @@ class StochasticQuantise(Transform):
 
     def __post_init__(self) -> None:
         require_count(self.levels, "number of quantisation levels")
+
+    def adapt(self, objective: Objective) -> None:
+        """Return None: rounding has no bias, and the likelihood of the levels gains nothing."""
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
         """Return the rounded gradients."""

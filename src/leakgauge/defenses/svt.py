@@ -11,7 +11,7 @@ from torch import Tensor
 from leakgauge.core.checks import require, require_positive
 from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense, DefenseSettings
-from leakgauge.defenses.transform import Transform
+from leakgauge.defenses.transform import Objective, Transform
 from leakgauge.gradients.flattening import flatten
 
 PASSES = 10_000
@@ -71,6 +71,9 @@ class SparseVector(Transform):
         for name in ("epsilon", "noise", "gamma"):
             require_positive(getattr(self, name), f"{name} of svt")
         require(math.isfinite(self.tau), f"tau of svt is {self.tau}; expected a number")
+
+    def adapt(self, objective: Objective) -> None:
+        """Return None: comparing the coordinates that were sent alone gains nothing."""
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
         """Return the sent part of each gradient."""

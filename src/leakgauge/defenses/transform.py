@@ -9,6 +9,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
+from leakgauge.defenses.simulated import DefendedGuess, has_slope
 from leakgauge.gradients.flattening import flatten
 
 BLOCK_BYTES = 2**20
@@ -95,6 +96,7 @@ class Transform(ABC):
 
         Gradient inversion compares the gradient of a guess with the defended gradient. An attacker
         who knows the transform compares only the part that passes, by a differentiable function.
+        By default it applies ``centre`` to the gradient of the guess, if that has a slope.
 
         Args:
             objective: objective of an attacker who does not know the transform.
@@ -102,7 +104,9 @@ class Transform(ABC):
         Returns:
             The adapted objective, or None if no attack adapts. Noise needs no change here.
         """
-        return None
+        if not has_slope(self.centre):
+            return None
+        return DefendedGuess(objective, self.centre, type(self).__name__)
 
 
 @dataclass(frozen=True)
@@ -186,6 +190,9 @@ class Chain(Transform):
     def without_noise(self) -> "Chain":
         """Return the chain of the transforms without their noise."""
         return Chain(tuple(transform.without_noise() for transform in self.transforms))
+
+    def adapt(self, objective: Objective) -> None:
+        """Return None: no attack adapts to several transforms."""
 
     @property
     def parts(self) -> tuple[Transform, ...]:

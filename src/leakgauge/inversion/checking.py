@@ -236,7 +236,7 @@ def _check_epochs(spec: InversionSpec) -> None:
 def _check_knowledge(spec: InversionSpec) -> None:
     only_adaptive = set(spec.knowledge) == {ADAPTIVE}
     require(
-        not only_adaptive or NONE not in spec.defense,
+        not only_adaptive or set(spec.defense) != {NONE},
         "an adaptive attacker needs a defense to adapt to; name one with --defense",
     )
     for text, traits in _traits(spec).items():
