@@ -124,6 +124,20 @@ def test_the_adversary_that_knows_the_defense_decides_for_each_defense() -> None
     assert {one.defense for one in undefended.figures} == {"none"}
 
 
+def test_who_does_not_know_the_defense_counts_where_it_finds_more() -> None:
+    """Before, rows that a static attack rebuilt whole passed, as the adaptive one rebuilt half."""
+    knowing = figure(
+        0.5, 0.4, 0.6, metric="columns", chance=0.1, knowledge="adaptive", defense="sign"
+    )
+    for value, outcomes in ((1.0, ["pass", "tripped"]), (0.3, ["pass"])):
+        one = replace(
+            figure(value, value - 0.05, value, metric="columns", chance=0.1),
+            knowledge="static", defense="sign", adversary="exact-batch",
+        )  # fmt: skip
+        found = gate_of("columns > 0.9", one, knowing, asks="reconstruction").figures
+        assert [each.outcome for each in found] == outcomes
+
+
 def test_the_headline_of_several_adversaries_counts() -> None:
     best = make_records(2.0, adversary="forest")
     chosen = [replace(one, round=HEADLINE) for one in best if one.round == ACCUMULATED]
@@ -165,3 +179,19 @@ def test_a_broken_promise_fails_without_a_rule(tmp_path: Path) -> None:
     assert "does not hold" in (tmp_path / "gate.json").read_text("utf-8")
     write_gate(tmp_path, Gate())
     assert not (tmp_path / "gate.json").exists()
+
+
+def test_a_search_that_fell_short_passes_no_rule() -> None:
+    """A better search finds more, so a low figure proves nothing; a high one trips the rule."""
+    short = {"search": "fell short"}
+    for value, details, outcome in (
+        (12.0, {}, "pass"),
+        (12.0, short, "too little data"),
+        (24.0, short, "tripped"),
+    ):
+        rebuilt = figure(
+            value, value - 1, value + 1, metric="psnr", chance=11.5, details=details, n=4
+        )
+        found = only("psnr > 20", rebuilt, asks="reconstruction")
+        assert found.outcome == outcome
+        assert ("search longer (--iterations" in found.why) == (outcome == "too little data")

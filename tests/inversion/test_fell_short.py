@@ -107,6 +107,7 @@ def measured(metric: str, value: float, **changed: Any) -> Measurement:
         (12.0, 0.25, "inconclusive", "Search fell short"),
         (15.0, 1.0, "weak", "Parts of images rebuilt"),
         (23.0, 1.0, "clear", "Images recognisable"),
+        (12.4, 0.0, "none", "Images not rebuilt"),
     ],
 )
 def test_the_verdict_says_so(

@@ -19,14 +19,30 @@ def counted(measurements: Sequence[Measurement], name: str, metric: Metric) -> l
 
     For each game, secret and defense, take the adversary that knows the defense, if one was run,
     and the figure over all rounds of the adversary that shadow data favour, and of those that
-    shadow data did not compare. A metric without a figure over all rounds counts in each of them;
-    one of the model counts in its last. The measurements are those of one question.
+    shadow data did not compare. Figures of adversaries that do not know the defense count, too,
+    where they show more leakage than all of these. A metric without a figure over all rounds counts
+    in each of them; one of the model counts in its last. The measurements are those of one
+    question.
     """
     found = []
     for group in _groups(one for one in measurements if one.metric == name):
         aware = [one for one in group if one.knowledge == ADAPTIVE]
-        found += _leading(aware or group, of_model=metric.of_model)
+        leading = _leading(aware or group, of_model=metric.of_model)
+        found += leading
+        if aware and not metric.of_model:
+            others = [one for one in group if one.knowledge != ADAPTIVE]
+            found += [
+                one for one in _leading(others, of_model=False) if _exceeds(one, leading, metric)
+            ]
     return found
+
+
+def _exceeds(one: Measurement, others: Sequence[Measurement], metric: Metric) -> bool:
+    """Return whether a figure shows more leakage than each of the others."""
+    values = [other.estimate.value for other in others]
+    if metric.higher_is_worse:
+        return all(one.estimate.value > value for value in values)
+    return all(one.estimate.value < value for value in values)
 
 
 def protected(

@@ -132,7 +132,7 @@ def _outcome(
     if leak and not is_valid(one, metric, part.measurements):
         return NOT_VALID, "the adversary does worse than guessing, so the test does not count"
     if leak and is_blind(one, metric):
-        return TOO_LITTLE, "the attack learned nothing, so it shows no limit; use more records"
+        return TOO_LITTLE, metric.blind_why
     if least is None and (one.estimate.n < 2 or (leak and not has_interval(one.estimate))):
         return NO_INTERVAL, f"the figure has no interval (n = {one.estimate.n}); use more data"
     if least is not None and rule.holds(least):

@@ -34,6 +34,7 @@ class Metric:
         of_model: whether it measures the model, such as an accuracy, and not an attack.
         blind: a detail, and its value in figures of attacks that learned nothing: they do not say
             what the test could have seen.
+        blind_why: why no limit follows from such a figure, and what to do.
         planted: a detail with the smallest planted leak that the test sees, or ``NONE_SEEN``.
 
     Raises:
@@ -53,6 +54,7 @@ class Metric:
     tabled: bool = True
     of_model: bool = False
     blind: tuple[str, str] | None = None
+    blind_why: str = "the attack learned nothing, so it shows no limit; use more records"
     planted: str = ""
 
     def __post_init__(self) -> None:

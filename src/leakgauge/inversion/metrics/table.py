@@ -1,6 +1,7 @@
 """The metrics of the question whether records can be rebuilt."""
 
 import math
+from functools import partial
 
 from leakgauge.results.measurements import SECONDS
 from leakgauge.results.metrics import Metric
@@ -36,15 +37,25 @@ PARTS_DB = 2.0
 WITHOUT = {"no_pooling": (False, True), "no_labels": (True, False), "plain": (False, False)}
 """Variants of the paper's matching by name: (images are pooled, labels filter pairs)."""
 
+UNFINISHED = ("search", "fell short")
+"""The detail of scores of a search that fell short for an update, and its value."""
+
+_score = partial(
+    Metric,
+    blind=UNFINISHED,
+    blind_why="the search fell short of the true records, so it shows no limit; search longer "
+    "(--iterations, --restarts)",
+)
+
 METRICS = {
-    PSNR: Metric(title="PSNR", unit="dB", low=-math.inf, high=math.inf, headline=True),
-    RECOGNISABLE: Metric(title="Images recognisable"),
-    SSIM: Metric(title="SSIM", low=-1.0),
+    PSNR: _score(title="PSNR", unit="dB", low=-math.inf, high=math.inf, headline=True),
+    RECOGNISABLE: _score(title="Images recognisable"),
+    SSIM: _score(title="SSIM", low=-1.0),
     LPIPS: Metric(title="LPIPS", high=math.inf, higher_is_worse=False),
-    GAIN: Metric(title="PSNR above the best guess", unit="dB", low=-math.inf, high=math.inf),
-    COLUMNS: Metric(title="Columns right", headline=True),
-    RECORDS: Metric(title="Records exact"),
-    CELLS: Metric(title="Cells right, TabLeak's rule"),
+    GAIN: _score(title="PSNR above the best guess", unit="dB", low=-math.inf, high=math.inf),
+    COLUMNS: _score(title="Columns right", headline=True),
+    RECORDS: _score(title="Records exact"),
+    CELLS: _score(title="Cells right, TabLeak's rule"),
     MOST_SURE: Metric(title="Right, most confident quarter", tabled=False),
     LEAST_SURE: Metric(title="Right, least confident quarter", tabled=False),
     CERTIFIED: Metric(title="Updates certified"),

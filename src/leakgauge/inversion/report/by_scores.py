@@ -100,13 +100,13 @@ def is_beyond_chance(share: Measurement | None) -> bool:
 def _of_images(psnr: Measurement) -> InversionVerdict:
     value, guess = psnr.estimate.value, psnr.chance
     strength = min(max((value - guess) / max(CLOSE_DB - guess, PARTS_DB), 0.0), 1.0)
+    if value < guess + PARTS_DB:
+        return InversionVerdict("none", "Images not rebuilt", psnr, strength)
     if value >= CLOSE_DB:
         return InversionVerdict("strong", "Images rebuilt", psnr, strength)
     if value >= CLEAR_DB:
         return InversionVerdict("clear", "Images recognisable", psnr, strength)
-    if value >= guess + PARTS_DB:
-        return InversionVerdict("weak", "Parts of images rebuilt", psnr, strength)
-    return InversionVerdict("none", "Images not rebuilt", psnr, strength)
+    return InversionVerdict("weak", "Parts of images rebuilt", psnr, strength)
 
 
 def _of_shares(share: Measurement, records: str, parts: str) -> InversionVerdict:

@@ -14,6 +14,7 @@ from leakgauge.inversion.metrics.table import (
     CELLS,
     CERTIFIED,
     CLEAR_DB,
+    FELL_SHORT,
     GAIN,
     LABEL_ACCURACY,
     LABEL_RESIDUAL,
@@ -26,6 +27,7 @@ from leakgauge.inversion.metrics.table import (
     PARTS_DB,
     PSNR,
     RECOGNISABLE,
+    UNFINISHED,
 )
 from leakgauge.inversion.observed import Reconstruction
 from leakgauge.inversion.run.attempt import Attempt
@@ -210,6 +212,8 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
     time = _measurement(spec, attempt.attack, attempt.name, data, SECONDS, one)
     rung = {"rung": attempt.rung} if attempt.rung else {}
     layer = {LAYER: rebuilt.layer} if rebuilt.layer else {}
+    short = rebuilt.scores.get(FELL_SHORT)
+    unfinished = dict([UNFINISHED]) if short is not None and bool(short.any()) else {}
     time = replace(
         time,
         label=str(spec.label),
@@ -219,6 +223,7 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
             **time.details,
             **rung,
             **layer,
+            **unfinished,
             **(attempt.rules.words if spec.epochs > 1 else {}),
         },
         seconds=seconds,
