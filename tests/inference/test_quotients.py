@@ -152,6 +152,20 @@ def test_a_gradient_of_zeros_has_finite_features() -> None:
     assert bool(view(zeros).isfinite().all())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_gradient_without_any_bias_has_finite_features(dtype: torch.dtype) -> None:
+    """As rounding to a few levels leaves it; before, weights were divided by next to nothing."""
+    shadow = shadow_of(coin_labels(0.3), batch_size=4)
+    view = layer_inputs(shadow)
+    assert view is not None
+    view = replace(
+        view, **{name: getattr(view, name).to(dtype) for name in ("outputs", "centre", "inputs")}
+    )
+    grads = {name: torch.ones(3, *leaf.shape, dtype=dtype) for name, leaf in shadow.params.items()}
+    grads[view.bias] = torch.zeros_like(grads[view.bias])
+    assert bool(view(grads).isfinite().all())
+
+
 def test_a_convolution_and_many_inputs_are_read() -> None:
     x = stream(0, "images").normal(size=(60, 3, 8, 8))
     data = from_arrays(x, np.arange(60) % 2, {"s": np.arange(60) // 30}, dtype=torch.float64)

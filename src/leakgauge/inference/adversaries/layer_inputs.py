@@ -91,15 +91,21 @@ class LayerInputs:
     shares: tuple[float, ...] = SHARES
 
     def __call__(self, grads: Grads) -> Tensor:
-        """Return features ``[n, k D + s]`` of gradients with leaves ``[n, *p]``, k 1 or 3."""
+        """Return features ``[n, k D + s]`` of gradients with leaves ``[n, *p]``, k 1 or 3.
+
+        A gradient without any bias, as a defense may leave it, tells no mean input: 0.
+        """
         bias, weight = grads[self.bias], grads[self.weight].flatten(2)
-        scale = bias.abs().amax(dim=1).clamp_min(torch.finfo(bias.dtype).tiny)[:, None]
+        scale = bias.abs().amax(dim=1)[:, None]
+        divides = scale > 0
+        scale = torch.where(divides, scale, 1.0)
         ones = (bias / scale) @ self.outputs
         found = [quotient(weight, bias, ones @ self.outputs.T)]
         if self.kept:
             rows = self.outputs[:, : self.kept].T @ weight / scale[:, :, None]
             found += self._projections(rows, ones[:, : self.kept])
-        return torch.cat([*(one.to(bias.dtype) for one in found), *small_leaves(grads)], dim=1)
+        told = [torch.where(divides, one.to(bias.dtype), 0.0) for one in found]
+        return torch.cat([*told, *small_leaves(grads)], dim=1)
 
     def _projections(self, rows: Tensor, ones: Tensor) -> list[Tensor]:
         """Return a last column ``[n, D]`` for each share, from the inner products of rows.
