@@ -305,6 +305,20 @@ def test_defenses_may_lack_the_undefended_test_and_accuracies() -> None:
     )
 
 
+def test_the_panel_stands_for_members_that_it_chose_under_a_defense_alone() -> None:
+    """Before, the undefended figure was "missing", as it lacked a member of the defended panel."""
+    made = [
+        dataclasses.replace(
+            one, adversary={"logistic": "panel", "forest": "discriminant"}[one.adversary]
+        )
+        for one in defended({"none": (0.85, 2.0, None), "sign": (0.85, 0.5, 1.0)})
+        if (one.adversary, one.defense) != ("forest", "none")
+    ]
+    text = answer(defense_tables(adversary_tests(made), made)[0])
+    assert text.startswith("`sign` most lowers the AUROC of the strongest adversary: from")
+    assert "Not compared" not in text
+
+
 def by_forest(*names: str) -> list[Measurement]:
     """Return the measurements of one adversary: each test draws three charts."""
     made = defended({name: DEFENSES[name] for name in names})
