@@ -307,10 +307,9 @@ def test_defenses_may_lack_the_undefended_test_and_accuracies() -> None:
 
 def test_the_panel_stands_for_members_that_it_chose_under_a_defense_alone() -> None:
     """Before, the undefended figure was "missing", as it lacked a member of the defended panel."""
+    names = {"logistic": "panel", "forest": "discriminant"}
     made = [
-        dataclasses.replace(
-            one, adversary={"logistic": "panel", "forest": "discriminant"}[one.adversary]
-        )
+        dataclasses.replace(one, adversary=names.get(one.adversary, one.adversary))
         for one in defended({"none": (0.85, 2.0, None), "sign": (0.85, 0.5, 1.0)})
         if (one.adversary, one.defense) != ("forest", "none")
     ]
