@@ -250,7 +250,8 @@ def run_attack(
     The attack is fitted at the model ``fitted_at``; an adaptive attack at the target model itself.
 
     Raises:
-        InputError: log odds are missing or not finite.
+        InputError: log odds are missing or not finite, or the same for all records, because the
+            loss of every single record is.
     """
     began = perf_counter()
     with one_thread():
@@ -264,4 +265,11 @@ def run_attack(
         f"its code gave {len(targets)} log odds for {len(model.targets.rows)} "
         f"records, and {bad} are not finite; return one finite number for each",
     )
+    if targets.min() == targets.max():
+        losses = model.side("targets", attack.needs).log_loss
+        require(
+            bool(losses.min() < losses.max()),
+            "it sees nothing, since the loss of every single record is the same: records interact "
+            "in this loss; name attacks on outputs with --adversary, such as label-loss",
+        )
     return AttackScores(targets, validation, perf_counter() - began, repr(attack))
