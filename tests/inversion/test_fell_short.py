@@ -1,49 +1,32 @@
 """A search that fell short is not taken for records that cannot be rebuilt."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
 
-from leakgauge.core.types import Task
-from leakgauge.gradients.gradients import params_of
-from leakgauge.inversion.double_backward.gradients import differentiable_gradients
+from leakgauge.core.types import Grads
 from leakgauge.inversion.observed import Reconstruction
 from leakgauge.inversion.report.levels import badge, statement, verdict_of
-from leakgauge.inversion.search.engine import reconstruct
 from leakgauge.inversion.search.presets import preset
 from leakgauge.report.compare import Group
 from leakgauge.report.grouping import group_tests
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 from support.command import run
-from support.pictures import picture_network, smooth_pictures
+from support.pictures import (
+    LABELS,
+    gradients_of_pictures,
+    searched_pictures,
+    smooth_pictures,
+)
 from support.sources import pictures
 
-LABELS = torch.arange(4)[:, None]
 
-
-def searched(sent: dict[str, Tensor], *, iterations: int) -> Reconstruction:
-    """Return what a search of these iterations finds behind four gradients."""
-    return reconstruct(
-        Task(picture_network(), nn.functional.cross_entropy),
-        params_of(picture_network()),
-        sent,
-        preset("leakgauge", iterations=iterations),
-        shape=(1, 1, 12, 12),
-        labels=LABELS,
-        seed=0,
-        low=torch.tensor(-1.0),
-        high=torch.tensor(1.0),
-    )
-
-
-def gradients_of_pictures(pictures: Tensor) -> dict[str, Tensor]:
-    task = Task(picture_network(), nn.functional.cross_entropy)
-    found = differentiable_gradients(task, params_of(task.model), pictures[:, None], LABELS)
-    return {name: leaf.detach() for name, leaf in found.items()}
+def searched(sent: Grads, *, iterations: int) -> Reconstruction:
+    return searched_pictures(sent, preset("leakgauge", iterations=iterations))
 
 
 def test_a_short_search_fell_short_and_one_from_the_truth_did_not() -> None:
@@ -125,6 +108,19 @@ def test_the_verdict_says_so(
     found = badge(Group({}, "static", ("cell",), {one.metric: one for one in figures}))
     assert found is not None
     assert (found.level, found.words) == (level, words)
+
+
+def test_a_text_that_the_method_cannot_see_is_not_called_safe() -> None:
+    """A gradient in which every token lies in the span, or signs of one, stops the method."""
+    figures = [measured("token_accuracy", 0.0, chance=0.05), measured("fell_short", 0.5)]
+    (test,) = group_tests(figures)
+    verdict = verdict_of(test)
+    assert (verdict.level, verdict.words) == ("inconclusive", "Search stopped")
+    assert "The search was stopped for 2 of 4 updates" in statement(test)
+    direct = Reconstruction.direct(torch.zeros(2, 1, 3))
+    found = replace(direct, stopped=torch.tensor([1.0, 0.0])).fell_short(direct.x, direct.labels)
+    assert found is not None
+    assert found.tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("words", [(), ("--epochs", 2), ("--method", "dlg-adam")])

@@ -98,7 +98,7 @@ def test_texts_are_rebuilt_and_noise_hides_them(go: Go, tmp_path: Path) -> None:
     assert plain["warnings"] == []
     assert "the gradient has noise" in noisy["warnings"][0]
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
-    for words in ("Texts rebuilt", "Texts not rebuilt", "Tokens right", "token 8", "100"):
+    for words in ("Texts rebuilt", "Search stopped", "Tokens right", "token 8", "100"):
         assert words in page
     assert "guessing the most frequent tokens gives" in page
 

@@ -159,6 +159,8 @@ class Reconstruction:
         distance: returns how far the updates of records ``[T, B, ...]`` with labels ``[T, B]`` are
             from those that were sent, by the objective of the search without priors ``[T]``; for
             scoring only. None without a search.
+        stopped: whether a method without such a search was stopped for an update, because it sees
+            nothing there, as 0 or 1 ``[T]``; None for others.
     """
 
     x: Tensor
@@ -181,6 +183,7 @@ class Reconstruction:
     confidence: Tensor | None = None
     layer: RecoveredInputs | None = None
     distance: Callable[[Tensor, Tensor], Tensor] | None = None
+    stopped: Tensor | None = None
 
     def fell_short(self, x: Tensor, y: Tensor) -> Tensor | None:
         """Return for each update whether its search fell short, as 0 or 1 ``[T]``.
@@ -194,10 +197,10 @@ class Reconstruction:
             y: their labels ``[T, B]``.
 
         Returns:
-            None for a method without a search.
+            ``stopped`` for a method without a search.
         """
         if self.distance is None:
-            return None
+            return self.stopped
         with torch.no_grad():
             true, found = (self.distance(*one) for one in ((x, y), (self.x, self.labels)))
         return (true + ROUNDING * (1 + true) < found).double().cpu()

@@ -23,7 +23,7 @@ none; this one is ours."""
 
 NOT_UNDERSTOOD = "Not understood"
 NOT_CERTIFIED = "Search not finished"
-SHORT = "Search fell short"
+SHORT, STOPPED = "Search fell short", "Search stopped"
 LAYER_EXACT, LAYER_SURE = "Layer inputs exact", "Layer inputs certified"
 BY_SERVER = ", server "
 """Words between a method and the active server whose model it attacks, in an attempt's name."""
@@ -38,6 +38,7 @@ REMEDIES = {
     NOT_CERTIFIED: "Search longer: `--method exact-batch:rounds=500`. Or audit smaller batches: "
     "`--batch-size`.",
     SHORT: "Search longer: `--iterations`, `--restarts`.",
+    STOPPED: "Audit smaller batches: `--batch-size`.",
 }
 """What helps, by the verdict."""
 

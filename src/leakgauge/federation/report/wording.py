@@ -17,7 +17,7 @@ from leakgauge.federation.metrics import (
 )
 from leakgauge.federation.spec import ASKS, MEMBERSHIP, PROPERTY, RECONSTRUCTION
 from leakgauge.inversion.metrics.table import CLEAR_DB, CLOSE_DB
-from leakgauge.inversion.report.levels import is_understood, matched_sentence
+from leakgauge.inversion.report.understood import is_understood, matched_sentence
 from leakgauge.inversion.words import ASSUMED, NOT_UNDERSTOOD
 from leakgauge.membership.metrics import NEEDS
 from leakgauge.report.levels import HEADLINES, level_of, strength_of

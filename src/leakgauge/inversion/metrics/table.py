@@ -43,8 +43,8 @@ UNFINISHED = ("search", "fell short")
 _score = partial(
     Metric,
     blind=UNFINISHED,
-    blind_why="the search fell short of the true records, so it shows no limit; search longer "
-    "(--iterations, --restarts)",
+    blind_why="the search fell short of the true records, or was stopped, so it shows no limit; "
+    "search longer (--iterations, --restarts)",
 )
 
 METRICS = {
@@ -61,8 +61,8 @@ METRICS = {
     CERTIFIED: Metric(title="Updates certified"),
     LAYER_INPUTS: Metric(title="Layer inputs exact"),
     LAYER_CERTIFIED: Metric(title="Layer inputs certified"),
-    TOKEN_ACCURACY: Metric(title="Tokens right", headline=True),
-    SEQUENCES: Metric(title="Sequences right"),
+    TOKEN_ACCURACY: _score(title="Tokens right", headline=True),
+    SEQUENCES: _score(title="Sequences right"),
     LABEL_ACCURACY: Metric(title="Labels right"),
     MATCHED: Metric(title="Update matched", tabled=False),
     FELL_SHORT: Metric(title="Searches that fell short", higher_is_worse=False, tabled=False),

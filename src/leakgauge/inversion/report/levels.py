@@ -27,10 +27,15 @@ from leakgauge.inversion.report.by_scores import (
     single_images,
 )
 from leakgauge.inversion.report.certificates import certificate_sentence, is_certified, is_open
+from leakgauge.inversion.report.understood import (
+    is_understood,
+    matched_sentence,
+    short_sentence,
+    unfinished,
+)
 from leakgauge.inversion.words import (
     ASSUMED,
     CLASS_MEAN,
-    DOUBTS,
     DRAWN,
     FREQUENT,
     LAYER_EXACT,
@@ -41,8 +46,8 @@ from leakgauge.inversion.words import (
     NOT_UNDERSTOOD,
     PUBLIC,
     SHORT,
+    STOPPED,
 )
-from leakgauge.inversion.words import MATCHED as LEAST_MATCHED
 from leakgauge.report.compare import Group
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import LEVELS, Badge, Level
@@ -58,7 +63,7 @@ def verdict_of(test: Test) -> InversionVerdict:
             return replace(found, level="clear", words=LAYER_SURE, strength=1.0)
         return replace(found, level="strong", words="Records certified", strength=1.0)
     if found.level == "none" and short_sentence(test.at(FELL_SHORT)):
-        return replace(found, level="inconclusive", words=SHORT)
+        return replace(found, level="inconclusive", words=unfinished(found))
     loss = test.at(LOSS)
     assumed = loss.details.get(ASSUMED, "") if loss is not None else ""
     if found.level in ("none", "unknown") and not is_understood(test.at(MATCHED), assumed):
@@ -76,44 +81,6 @@ def _or_layer(verdict: InversionVerdict, exact: Measurement | None) -> Inversion
     return InversionVerdict("clear", LAYER_EXACT, exact, exact.estimate.value)
 
 
-def short_sentence(short: Measurement | None) -> str:
-    """Return for how many updates the search fell short, in a sentence; empty for none."""
-    if short is None or short.estimate.value == 0:
-        return ""
-    updates = short.estimate.n
-    few = round(short.estimate.value * updates)
-    where = "" if updates == 1 else f" for {few} of {count(updates)} updates"
-    return (
-        f"The search fell short{where}: the true records lie nearer to the update than the rebuilt "
-        "ones, so a better search would find more."
-    )
-
-
-def is_understood(matched: Measurement | None, assumed: str) -> bool:
-    """Return whether a failed search says something of the records.
-
-    It reproduced the update, as a method without a search does, under no assumption of ``DOUBTS``.
-    """
-    reproduced = matched is None or matched.estimate.value >= LEAST_MATCHED
-    return reproduced and not any(doubt in assumed for doubt in DOUBTS)
-
-
-def matched_sentence(value: float) -> str:
-    """Return how well the update of rebuilt records matches the one that was sent, in words.
-
-    >>> matched_sentence(0.98)
-    'Matched: the update of the rebuilt records matches the sent one to 98 %.'
-    """
-    ours = f"the update of the rebuilt records matches the sent one to {percent(max(value, 0.0))}"
-    if value >= LEAST_MATCHED:
-        return f"Matched: {ours}."
-    return (
-        f"Not matched: {ours} (a search that models the client reaches {percent(LEAST_MATCHED)}), "
-        "so the update was made in a way that this attack does not model, or the search was too "
-        "short."
-    )
-
-
 def badge(group: Group) -> Badge | None:
     """Return the verdict on the means of a grid's cells; None without a score."""
     verdict = of_scores(*map(group.means.get, SCORES))
@@ -121,7 +88,7 @@ def badge(group: Group) -> Badge | None:
     if verdict.figure is None:
         return None
     if verdict.level == "none" and short_sentence(group.means.get(FELL_SHORT)):
-        return Badge("inconclusive", SHORT, verdict.strength)
+        return Badge("inconclusive", unfinished(verdict), verdict.strength)
     return Badge(verdict.level, verdict.words, verdict.strength)
 
 
@@ -197,8 +164,9 @@ def _training(test: Test, verdict: InversionVerdict) -> str:
     """Return what was assumed of the training, and the match of the update where little leaks."""
     loss, matched = test.at(LOSS), test.at(MATCHED)
     said = []
-    if verdict.words == SHORT:
-        said.append(short_sentence(test.at(FELL_SHORT)))
+    if verdict.words in (SHORT, STOPPED):
+        of_text = verdict.words == STOPPED
+        said.append(short_sentence(test.at(FELL_SHORT), of_text=of_text))
     elif matched is not None and verdict.level in ("none", "unknown", "inconclusive"):
         said.append(matched_sentence(matched.estimate.value))
     if loss is not None and ASSUMED in loss.details:

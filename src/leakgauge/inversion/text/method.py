@@ -1,7 +1,7 @@
 """DAGER as a method of ``leakgauge invert``: sequences of tokens from the update of each client."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -51,7 +51,7 @@ class Dager(Method):
         """Return the sequences ``[T, B, L]``; ``UNKNOWN`` stands for tokens that were not found."""
         began = time.perf_counter()
         batch, length = seen.shape
-        rebuilt, notes = [], []
+        rebuilt, notes, stopped = [], [], []
         for target in range(len(next(iter(seen.grads.values())))):
             # Labels of a causal model are the tokens themselves; only classes are knowledge.
             classes = None if known.labels is None else known.labels[target]
@@ -66,12 +66,14 @@ class Dager(Method):
                 most=self.most,
                 padding=None if self.padding < 0 else self.padding,
             )
+            stopped.append(float(bool(found.stopped)))
             if found.stopped:
                 notes.append(f"{DAGER}: {found.stopped}")
             rebuilt.append(filled(found.sequences, batch, length))
         x = torch.stack(rebuilt).to(next(iter(seen.params.values())).device)
         seconds = time.perf_counter() - began
-        return Reconstruction.direct(x, seconds=seconds, notes=tuple(dict.fromkeys(notes)))
+        direct = Reconstruction.direct(x, seconds=seconds, notes=tuple(dict.fromkeys(notes)))
+        return replace(direct, stopped=torch.tensor(stopped, dtype=torch.float64))
 
 
 def filled(sequences: tuple[tuple[int, ...], ...], batch: int, length: int) -> Tensor:

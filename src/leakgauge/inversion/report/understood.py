@@ -1,0 +1,62 @@
+"""Whether a failed search says something of the records, and why not, in words."""
+
+from leakgauge.inversion.metrics.table import TOKEN_ACCURACY
+from leakgauge.inversion.report.by_scores import InversionVerdict
+from leakgauge.inversion.words import DOUBTS, SHORT, STOPPED
+from leakgauge.inversion.words import MATCHED as LEAST_MATCHED
+from leakgauge.report.wording import count, percent
+from leakgauge.results.measurements import Measurement
+
+
+def unfinished(verdict: InversionVerdict) -> str:
+    """Return the verdict on a search that fell short; a text is sought without an objective."""
+    of_text = verdict.figure is not None and verdict.figure.metric == TOKEN_ACCURACY
+    return STOPPED if of_text else SHORT
+
+
+def short_sentence(short: Measurement | None, *, of_text: bool = False) -> str:
+    """Return for how many updates the search fell short, in a sentence; empty for none.
+
+    Args:
+        short: share of the updates.
+        of_text: whether texts were sought, by a method that says where it sees nothing.
+    """
+    if short is None or short.estimate.value == 0:
+        return ""
+    updates = short.estimate.n
+    few = round(short.estimate.value * updates)
+    where = "" if updates == 1 else f" for {few} of {count(updates)} updates"
+    if of_text:
+        return (
+            f"The search was stopped{where}, since it cannot tell tokens apart there (see the "
+            "warnings), so another attack may find more."
+        )
+    return (
+        f"The search fell short{where}: the true records lie nearer to the update than the rebuilt "
+        "ones, so a better search would find more."
+    )
+
+
+def is_understood(matched: Measurement | None, assumed: str) -> bool:
+    """Return whether a failed search says something of the records.
+
+    It reproduced the update, as a method without a search does, under no assumption of ``DOUBTS``.
+    """
+    reproduced = matched is None or matched.estimate.value >= LEAST_MATCHED
+    return reproduced and not any(doubt in assumed for doubt in DOUBTS)
+
+
+def matched_sentence(value: float) -> str:
+    """Return how well the update of rebuilt records matches the one that was sent, in words.
+
+    >>> matched_sentence(0.98)
+    'Matched: the update of the rebuilt records matches the sent one to 98 %.'
+    """
+    ours = f"the update of the rebuilt records matches the sent one to {percent(max(value, 0.0))}"
+    if value >= LEAST_MATCHED:
+        return f"Matched: {ours}."
+    return (
+        f"Not matched: {ours} (a search that models the client reaches {percent(LEAST_MATCHED)}), "
+        "so the update was made in a way that this attack does not model, or the search was too "
+        "short."
+    )
