@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads
 from leakgauge.defenses import Defense, OnLayers
+from leakgauge.defenses.simulated import DefendedGuess
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.gradients.gradients import params_of
 from leakgauge.inversion.search.layer_weights import LayerWeights, objective_of
@@ -158,6 +159,8 @@ def adapted_settings(
         settings = replace(settings, objective=replace(settings.objective, relu=False))
     objective = adapted(objective_of(settings.objective, model), defense)
     rescale = settings.rescale and sized
+    if isinstance(objective, DefendedGuess):  # nothing may be lost: its prior stays
+        return replace(settings, objective=objective, rescale=rescale)
     return replace(smoother(settings), objective=objective, rescale=rescale)
 
 
