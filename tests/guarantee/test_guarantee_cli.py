@@ -315,6 +315,15 @@ def test_a_mechanism_of_the_user_s(go: Go, tmp_path: Path) -> None:
     assert f"--mechanism {name}:failing raised RuntimeError: no noise today" in err
 
 
+def test_what_is_assumed_of_an_own_mechanism_is_said(go: Go, tmp_path: Path) -> None:
+    """One number is read of each release: noise on half of the coordinates looks the same."""
+    name = f"own_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(OWN.format(clip=CLIP, noise=10))
+    said = "assumes independent noise in every coordinate"
+    assert said in go("--noise", 10, "--mechanism", f"{name}:right")[1]
+    assert said not in go("--noise", 10)[1]
+
+
 def test_opacus_by_name(go: Go) -> None:
     found = answer(go, "--mechanism", "opacus")
     assert (found["mechanism"], found["saturated"], found["violated"]) == ("opacus", True, False)

@@ -8,6 +8,7 @@ from leakgauge.guarantee.filter import claim_of, is_filter
 from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN, GAUSSIAN_TEST, LAPLACE_TEST, TRAINING
 from leakgauge.guarantee.report.audited import AuditedGuarantee
 from leakgauge.guarantee.report.titles import EXACTLY, UPPER
+from leakgauge.guarantee.spec import MECHANISMS
 from leakgauge.privacy.estimate import noise_for_epsilon
 from leakgauge.privacy.promises import RECORD, GaussianRelease
 from leakgauge.report.section import Level
@@ -157,7 +158,18 @@ def _outcome(audited: AuditedGuarantee) -> str:
     what = "the promise" if audited.claimed is None else "what follows from the noise"
     return (
         f"The audit found nothing against {what}. This is not a proof: another record may "
-        f"show more, and {largest_words(audited, audited.deciding)}."
+        f"show more, and {largest_words(audited, audited.deciding)}.{_of_one_number(audited)}"
+    )
+
+
+def _of_one_number(audited: AuditedGuarantee) -> str:
+    """Return what is assumed of a mechanism of a user's own; empty for those that are known."""
+    name = str(audited.settings["mechanism"])
+    if name in MECHANISMS or is_filter(name):
+        return ""
+    return (
+        " Each release is read as one number, which assumes independent noise in every coordinate: "
+        "a coordinate without noise, or noise that several share, goes unseen."
     )
 
 
