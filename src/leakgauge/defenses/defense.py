@@ -186,9 +186,6 @@ class Defense:
 class NotLearned(Transform):
     """Placeholder of a transform that is not learned yet; it refuses every gradient."""
 
-    def adapt(self, objective: Objective) -> None:
-        """Return None: nothing is known before it is learned."""
-
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
         """Refuse the gradients.
 

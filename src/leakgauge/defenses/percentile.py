@@ -10,7 +10,13 @@ from torch import Tensor
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense, DefenseSettings
-from leakgauge.defenses.transform import Objective, Transform, over_rows
+from leakgauge.defenses.transform import (
+    Objective,
+    Transform,
+    cut_at,
+    over_rows,
+    smallest_sent,
+)
 from leakgauge.gradients.flattening import alike
 
 SOFTNESS = 2.0
@@ -114,10 +120,8 @@ class LargestCompared:
         changed = [name for name, leaf in sent.items() if leaf.dim() > 1]
         if not changed:
             return self.objective(guess, sent)
-        sizes = [sent[name].abs().flatten(1) for name in changed]
-        most = torch.stack([one.amax(1) for one in sizes]).amax(0)
-        none = torch.finfo(most.dtype).max
-        least = torch.stack([torch.where(one > 0, one, none).amin(1) for one in sizes]).amin(0)
+        most = torch.stack([sent[name].abs().flatten(1).amax(1) for name in changed]).amax(0)
+        least = torch.stack([smallest_sent(sent[name]) for name in changed]).amin(0)
         found = {name: _within(guess[name], sent[name], least, most) for name in changed}
         signs = least >= most
         if bool(signs.any()):
@@ -132,8 +136,7 @@ class LargestCompared:
 
 def _within(guess: Tensor, sent: Tensor, least: Tensor, most: Tensor) -> Tensor:
     """Return the part of each coordinate that the update shows; bounds are ``[N]``."""
-    cut, dropped = (_clamped(guess, alike(bound, sent)) for bound in (most, least))
-    return torch.where(sent != 0, cut, guess - dropped)
+    return torch.where(sent != 0, cut_at(guess, most), guess - cut_at(guess, least))
 
 
 def _soft_signs(guess: Tensor, sent: Tensor, unit: Tensor, size: Tensor) -> Tensor:
@@ -141,10 +144,6 @@ def _soft_signs(guess: Tensor, sent: Tensor, unit: Tensor, size: Tensor) -> Tens
     each = guess / alike(unit, sent)
     over = torch.tanh(each - each.clamp(-1, 1))
     return alike(size, sent) * torch.where(sent != 0, torch.tanh(each / SOFTNESS), over)
-
-
-def _clamped(values: Tensor, bound: Tensor) -> Tensor:
-    return torch.minimum(torch.maximum(values, -bound), bound)
 
 
 def percentile_of(rows: Tensor, percentile: float) -> Tensor:

@@ -11,8 +11,14 @@ from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.layers import on_layers
-from leakgauge.defenses.transform import Objective, Transform, over_rows
-from leakgauge.gradients.flattening import alike, norms
+from leakgauge.defenses.transform import (
+    Objective,
+    Transform,
+    cut_at,
+    over_rows,
+    smallest_sent,
+)
+from leakgauge.gradients.flattening import norms
 
 
 @dataclass(frozen=True)
@@ -118,26 +124,16 @@ class Pruned:
         kept = {name: guess[name] * (leaf != 0) for name, leaf in sent.items()}
         size, full = norms({name: leaf.detach() for name, leaf in kept.items()}), norms(sent)
         scale = size / torch.where(full > 0, full, 1.0)
+        rest = {name: guess[name] - leaf for name, leaf in kept.items()}
         left = {
-            name: kept[name] + _excess(guess[name] - kept[name], limit * scale)
+            name: kept[name] + (rest[name] - cut_at(rest[name], limit * scale))
             for name, limit in self._limits(sent).items()
         }
         return self.objective(left, sent)
 
     def _limits(self, sent: Grads) -> dict[str, Tensor]:
         """Return the smallest sizes ``[N]`` that were sent; the largest float if none was."""
-
-        def smallest(leaf: Tensor) -> Tensor:
-            sizes = torch.where(leaf != 0, leaf.abs(), torch.finfo(leaf.dtype).max)
-            return sizes.reshape(len(leaf), -1).amin(dim=1)
-
-        sizes = {name: smallest(leaf) for name, leaf in sent.items()}
+        sizes = {name: smallest_sent(leaf) for name, leaf in sent.items()}
         if not self.whole:
             return sizes
         return dict.fromkeys(sizes, torch.stack(list(sizes.values())).amin(dim=0))
-
-
-def _excess(leaf: Tensor, limit: Tensor) -> Tensor:
-    """Return the part of each coordinate beyond ``limit [N]``, with its sign."""
-    bound = alike(limit, leaf)
-    return leaf - torch.minimum(torch.maximum(leaf, -bound), bound)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
 from leakgauge.defenses.simulated import DefendedGuess, has_slope
-from leakgauge.gradients.flattening import flatten
+from leakgauge.gradients.flattening import alike, flatten
 
 BLOCK_BYTES = 2**20
 """Bytes of the rows that are flattened at once; more rows leave the cache."""
@@ -104,9 +105,14 @@ class Transform(ABC):
         Returns:
             The adapted objective, or None if no attack adapts. Noise needs no change here.
         """
-        if not has_slope(self.centre):
+        if not self._has_slope:
             return None
         return DefendedGuess(objective, self.centre, type(self).__name__)
+
+    @cached_property
+    def _has_slope(self) -> bool:
+        """Tried once: a search on some layers adapts in each of its iterations."""
+        return has_slope(self.centre)
 
 
 @dataclass(frozen=True)
@@ -209,6 +215,22 @@ def require_transform(value: object, where: str) -> None:
     """
     message = f"{value!r} {where} is not a transform; subclass Transform"
     require(isinstance(value, Transform), message)
+
+
+def cut_at(leaf: Tensor, limit: Tensor) -> Tensor:
+    """Return the coordinates of a leaf ``[N, *p]``, none larger than the row's ``limit [N]``.
+
+    >>> cut_at(torch.tensor([[3.0, -4.0]]), torch.tensor([3.5]))
+    tensor([[ 3.0000, -3.5000]])
+    """
+    bound = alike(limit, leaf)
+    return torch.minimum(torch.maximum(leaf, -bound), bound)
+
+
+def smallest_sent(leaf: Tensor) -> Tensor:
+    """Return the smallest size other than 0 of each row ``[N]``; the largest float if all are 0."""
+    sizes = torch.where(leaf != 0, leaf.abs(), torch.finfo(leaf.dtype).max)
+    return sizes.reshape(len(leaf), -1).amin(dim=1)
 
 
 def over_rows(grads: Grads, function: Callable[[Tensor, slice], Tensor]) -> Grads:

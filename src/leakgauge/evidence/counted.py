@@ -39,10 +39,8 @@ def counted(measurements: Sequence[Measurement], name: str, metric: Metric) -> l
 
 def _exceeds(one: Measurement, others: Sequence[Measurement], metric: Metric) -> bool:
     """Return whether a figure shows more leakage than each of the others."""
-    values = [other.estimate.value for other in others]
-    if metric.higher_is_worse:
-        return all(one.estimate.value > value for value in values)
-    return all(one.estimate.value < value for value in values)
+    sign = 1 if metric.higher_is_worse else -1
+    return all(sign * one.estimate.value > sign * other.estimate.value for other in others)
 
 
 def protected(

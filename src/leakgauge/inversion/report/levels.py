@@ -30,8 +30,8 @@ from leakgauge.inversion.report.certificates import certificate_sentence, is_cer
 from leakgauge.inversion.report.understood import (
     is_understood,
     matched_sentence,
+    or_unfinished,
     short_sentence,
-    unfinished,
 )
 from leakgauge.inversion.words import (
     ASSUMED,
@@ -62,8 +62,7 @@ def verdict_of(test: Test) -> InversionVerdict:
         if test.at(LAYER_CERTIFIED) is not None:
             return replace(found, level="clear", words=LAYER_SURE, strength=1.0)
         return replace(found, level="strong", words="Records certified", strength=1.0)
-    if found.level == "none" and short_sentence(test.at(FELL_SHORT)):
-        return replace(found, level="inconclusive", words=unfinished(found))
+    found = or_unfinished(found, test.at(FELL_SHORT))
     loss = test.at(LOSS)
     assumed = loss.details.get(ASSUMED, "") if loss is not None else ""
     if found.level in ("none", "unknown") and not is_understood(test.at(MATCHED), assumed):
@@ -87,8 +86,7 @@ def badge(group: Group) -> Badge | None:
     verdict = _or_layer(verdict, group.means.get(LAYER_INPUTS))
     if verdict.figure is None:
         return None
-    if verdict.level == "none" and short_sentence(group.means.get(FELL_SHORT)):
-        return Badge("inconclusive", unfinished(verdict), verdict.strength)
+    verdict = or_unfinished(verdict, group.means.get(FELL_SHORT))
     return Badge(verdict.level, verdict.words, verdict.strength)
 
 
@@ -146,8 +144,8 @@ def _result(test: Test, verdict: InversionVerdict) -> str:
     if verdict.figure is None:
         return _of_loss(test)
     if verdict.figure.metric == PSNR:
-        known = SHORT if verdict.words == SHORT else verdict.level
-        said = f"{_OF_IMAGES[known]}. {_of_psnr(verdict.figure)}"
+        known = _OF_IMAGES.get(verdict.words, _OF_IMAGES[verdict.level])
+        said = f"{known}. {_of_psnr(verdict.figure)}"
         if verdict.words != SOME_IMAGES:
             return said
         return f"{single_images(test.at(RECOGNISABLE))} Over all images: {_of_psnr(verdict.figure)}"
@@ -162,11 +160,10 @@ def _result(test: Test, verdict: InversionVerdict) -> str:
 
 def _training(test: Test, verdict: InversionVerdict) -> str:
     """Return what was assumed of the training, and the match of the update where little leaks."""
-    loss, matched = test.at(LOSS), test.at(MATCHED)
+    loss, matched, short = test.at(LOSS), test.at(MATCHED), test.at(FELL_SHORT)
     said = []
-    if verdict.words in (SHORT, STOPPED):
-        of_text = verdict.words == STOPPED
-        said.append(short_sentence(test.at(FELL_SHORT), of_text=of_text))
+    if short is not None and verdict.words in (SHORT, STOPPED):
+        said.append(short_sentence(short, verdict.words))
     elif matched is not None and verdict.level in ("none", "unknown", "inconclusive"):
         said.append(matched_sentence(matched.estimate.value))
     if loss is not None and ASSUMED in loss.details:

@@ -1,5 +1,7 @@
 """Whether a failed search says something of the records, and why not, in words."""
 
+from dataclasses import replace
+
 from leakgauge.inversion.metrics.table import TOKEN_ACCURACY
 from leakgauge.inversion.report.by_scores import InversionVerdict
 from leakgauge.inversion.words import DOUBTS, SHORT, STOPPED
@@ -8,25 +10,25 @@ from leakgauge.report.wording import count, percent
 from leakgauge.results.measurements import Measurement
 
 
-def unfinished(verdict: InversionVerdict) -> str:
-    """Return the verdict on a search that fell short; a text is sought without an objective."""
-    of_text = verdict.figure is not None and verdict.figure.metric == TOKEN_ACCURACY
-    return STOPPED if of_text else SHORT
-
-
-def short_sentence(short: Measurement | None, *, of_text: bool = False) -> str:
-    """Return for how many updates the search fell short, in a sentence; empty for none.
+def or_unfinished(verdict: InversionVerdict, short: Measurement | None) -> InversionVerdict:
+    """Return the verdict, or an inconclusive one where nothing was found and a search fell short.
 
     Args:
-        short: share of the updates.
-        of_text: whether texts were sought, by a method that says where it sees nothing.
+        verdict: verdict on the scores.
+        short: share of the updates for which it did.
     """
-    if short is None or short.estimate.value == 0:
-        return ""
+    if verdict.level != "none" or short is None or short.estimate.value == 0:
+        return verdict
+    of_text = verdict.figure is not None and verdict.figure.metric == TOKEN_ACCURACY
+    return replace(verdict, level="inconclusive", words=STOPPED if of_text else SHORT)
+
+
+def short_sentence(short: Measurement, words: str) -> str:
+    """Return for how many updates the search fell short, by the words of the verdict."""
     updates = short.estimate.n
     few = round(short.estimate.value * updates)
     where = "" if updates == 1 else f" for {few} of {count(updates)} updates"
-    if of_text:
+    if words == STOPPED:
         return (
             f"The search was stopped{where}, since it cannot tell tokens apart there (see the "
             "warnings), so another attack may find more."

@@ -143,8 +143,10 @@ def reconstruct(
     with torch.no_grad():
         ours = gradients(x, labels)
         theirs = measure.nearest(ours, seen) if isinstance(measure, Between) else seen
-        rebuilt = replace(rebuilt, x=x, matched=agreement(ours, theirs))
-    rebuilt = replace(rebuilt, distance=lambda x, y: measure(gradients(x, y), seen))
+        matched = agreement(ours, theirs)
+    rebuilt = replace(
+        rebuilt, x=x, matched=matched, distance=lambda x, y: measure(gradients(x, y), seen)
+    )
     if not settings.rescale or rebuilt.restart_x is None or rebuilt.restart_labels is None:
         return rebuilt
     rows, of = rebuilt.restart_x.flatten(0, 1), rebuilt.restart_labels.flatten(0, 1)
