@@ -72,7 +72,10 @@ def completed(line: str) -> list[str]:
         ("leakgauge audit --adversary ag", ["agic"]),
         ("leakgauge audit --optimizer r", ["rmsprop"]),
         ("leakgauge audit --prior ", ["uniform", "empirical"]),
-        ("leakgauge invert ci", ["cifar10", "cifar10-train", "cifar100"]),
+        (
+            "leakgauge invert ci",
+            ["cifar10", "cifar10-train", "cifar10-full-train", "cifar10-full-test", "cifar100"],
+        ),
         ("leakgauge invert --method inv", ["inverting-gradients"]),
     ],
 )

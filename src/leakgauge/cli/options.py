@@ -24,7 +24,8 @@ GIVEN = "given"
 
 DATASETS = (
     *("adult", "crema_d", "heritage", "location30", "randhie", "celeba", "utkface", "cifar10"),
-    *("cifar10-train", "cifar100", "imagenet-sample", "lfw", "utkface-ccs24"),
+    *("cifar10-train", "cifar10-full-train", "cifar10-full-test", "cifar100", "imagenet-sample"),
+    *("lfw", "utkface-ccs24"),
 )
 """Data with names; typed here too, so that help and completion need not load the readers."""
 

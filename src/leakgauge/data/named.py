@@ -32,6 +32,7 @@ _RACES = ("White", "Black", "Asian", "Indian", "Others")
 _CCS24_EDGES = (-1, 30, 60, 200)
 _CCS24_GROUPS = ("0-30", "31-60", "61+")
 _CCS24_RACES = _RACES[:4]
+_CIFAR10_SIZES = {"train": 50_000, "test": 10_000}
 
 
 def randhie() -> pd.DataFrame:
@@ -187,6 +188,38 @@ def cifar10_train(*, side: int = 32) -> Images:
     return read_image_arrays(path, side=side, part="train")
 
 
+def cifar10_full_train(*, side: int = 32) -> Images:
+    """Return all 50,000 training images of CIFAR-10; the column ``y`` is the class.
+
+    Read from ``cifar10/cifar10.npz`` in the data folder, with the arrays ``x_train``, ``y_train``,
+    ``x_test`` and ``y_test``. ``experiments/data/cifar10.py`` writes it.
+
+    Source: as ``cifar10``.
+    """
+    return _cifar10_full("cifar10-full-train", "train", side)
+
+
+def cifar10_full_test(*, side: int = 32) -> Images:
+    """Return all 10,000 test images of CIFAR-10; read as ``cifar10_full_train``."""
+    return _cifar10_full("cifar10-full-test", "test", side)
+
+
+def _cifar10_full(name: str, part: str, side: int) -> Images:
+    """Return a whole part of CIFAR-10.
+
+    Raises:
+        InputError: also if the file has fewer images than the part.
+    """
+    images = read_image_arrays(_stored(name, "cifar10/cifar10.npz"), side=side, part=part)
+    whole, got = _CIFAR10_SIZES[part], len(images.frame)
+    require(
+        got == whole,
+        f"dataset {name!r}: cifar10/cifar10.npz holds {got:,} images instead of all {whole:,}; "
+        "write the file with experiments/data/cifar10.py, or open yours by its path",
+    )
+    return images
+
+
 def lfw(*, side: int = 32) -> Images:
     """Return faces from the news (Labeled Faces in the Wild): 13,225 images of 5,743 persons.
 
@@ -237,6 +270,8 @@ IMAGES: Mapping[str, Callable[..., Images]] = {
     "utkface-ccs24": utkface_ccs24,
     "cifar10": cifar10,
     "cifar10-train": cifar10_train,
+    "cifar10-full-train": cifar10_full_train,
+    "cifar10-full-test": cifar10_full_test,
     "cifar100": cifar100,
     "imagenet-sample": imagenet_sample,
     "lfw": lfw,
@@ -253,6 +288,8 @@ ROLES: Mapping[str, Roles] = {
     "utkface-ccs24": Roles("age_group", ("race",), drop=("age",)),
     "cifar10": Roles("y", ()),
     "cifar10-train": Roles("y", ()),
+    "cifar10-full-train": Roles("y", ()),
+    "cifar10-full-test": Roles("y", ()),
     "lfw": Roles("male", (), group="person"),
     "location30": Roles("y", ()),
     "cifar100": Roles("y_fine", ()),
