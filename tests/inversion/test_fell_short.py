@@ -135,3 +135,46 @@ def test_the_command_says_it(tmp_path: Path, words: tuple[object, ...]) -> None:
     assert "Search fell short" in ended.stdout
     assert "The search fell short for 2 of 2 updates" in ended.stdout
     assert "not rebuilt:" not in ended.stdout
+
+
+OWN = """
+from leakgauge.defenses import Defense, Transform
+
+class Own(Transform):
+    def __call__(self, grads, rngs):
+        return {name: -leaf + 0 * rngs[0].initial_seed() for name, leaf in grads.items()}
+
+class Plain(Transform):
+    def __call__(self, grads, rngs):
+        return {name: -leaf for name, leaf in grads.items()}
+
+def drawing(batch_size):
+    return Defense("drawing", update=Own())
+
+def each(batch_size):
+    return Defense("each", per_example=Plain())
+"""
+
+
+@pytest.mark.parametrize(
+    ("defense", "words"),
+    [("drawing", ("--batch-size", 1)), ("each", ("--batch-size", 2))],
+)
+def test_a_defense_that_no_attack_knows_is_not_called_safe(
+    defense: str, words: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One needs randomness to be computed, the other changes each record of a larger batch."""
+    module = f"own_{defense}"
+    (tmp_path / f"{module}.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = pictures(12, side=32)
+    assert source.pixels is not None
+    path = tmp_path / "set.npz"
+    np.savez(path, x=source.pixels.transpose(0, 2, 3, 1), y=source.frame["y"].to_numpy())
+    few = ("--images", 2, "--iterations", 3, "--net", "lenet", "--out", tmp_path / "out")
+    own = ("--defense", f"{module}:{defense}", "--labels", "known")
+    ended = run("invert", path, *few, *own, *words)
+    assert ended.returncode == 0, ended.stderr
+    assert "Defense not understood" in ended.stdout
+    assert "No attack here knows this defense" in (tmp_path / "out" / "report.html").read_text()
+    assert "Images not rebuilt" not in ended.stdout

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads, Task
-from leakgauge.defenses.transform import Identity, Objective, Transform, require_transform
+from leakgauge.defenses.transform import Chain, Identity, Objective, Transform, require_transform
 from leakgauge.gradients.gradients import params_of
 from leakgauge.privacy.certificates import Release
 
@@ -125,6 +125,27 @@ class Defense:
     def adapt(self, objective: Objective) -> Objective | None:
         """Return the objective of an attacker who knows the defense; None if no attack adapts."""
         return None if self.learn is not None else self.update.adapt(objective)
+
+    def of_single_records(self) -> "Defense":
+        """Return the defense of batches of one record, whose gradient is the mean.
+
+        An attack that compares means then knows what happens to each record, too.
+        """
+        one = self.per_example
+        if one is None or one.is_identity or one.clip_norm is not None:
+            return self
+        update = one if self.update.is_identity else Chain((one, self.update))
+        return replace(self, per_example=None, update=update)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether an attack that compares means knows how it changes them.
+
+        It does not know a transform of each record, clipping aside, or what cannot be computed.
+        """
+        one = self.per_example
+        means = one is None or one.is_identity or one.clip_norm is not None
+        return means and (self.learn is not None or self.update.is_known)
 
     def for_user_inference(self) -> "Defense":
         """Return the defense that clients use in user inference; most often this one.

@@ -127,6 +127,11 @@ class OnLayers(Transform):
         """Whether the chosen layers get Gaussian noise."""
         return self.transform.adds_noise
 
+    @property
+    def is_known(self) -> bool:
+        """Whether an attack knows how the chosen layers change."""
+        return self.transform.is_known
+
     def share(self, grads: Mapping[str, Tensor]) -> float:
         """Return the share of the coordinates that it changes, for gradients by parameter.
 

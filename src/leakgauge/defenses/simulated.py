@@ -19,13 +19,19 @@ FAILURES: tuple[type[Exception], ...] = (*REFUSALS, ArithmeticError, LookupError
 class DefendedGuess:
     """Applies a transform without its randomness to the guess, and compares the result.
 
-    This is the attack on a transform that anybody can compute and that has a slope, such as other
-    signs, another order or an offset that are the same for all.
+    This is the attack on a transform that anybody can compute, such as other signs, another order
+    or an offset that are the same for all. Where it has no slope, as rounding, the search goes as
+    if the transform were the identity (a straight-through estimate); the comparison is the same.
 
     Attributes:
         objective: compares the defended guess with the update.
         centre: the transform without its randomness, as ``Transform.centre``.
         name: name of the transform, for messages.
+        slope: whether the transform has a slope to follow.
+
+    References:
+        Athalye, Carlini and Wagner, Obfuscated Gradients Give a False Sense of Security, ICML 2018,
+        section 4.1, for transforms without a slope.
 
     Raises:
         InputError: the transform fails on gradients that a search differentiates.
@@ -34,11 +40,12 @@ class DefendedGuess:
     objective: Callable[[Grads, Grads], Tensor]
     centre: Callable[[Grads], Grads]
     name: str
+    slope: bool = True
 
     def __call__(self, guess: Grads, sent: Grads) -> Tensor:
         """Return the distance of each row ``[N]``."""
         try:
-            defended = self.centre({name: guess[name].clone() for name in sent})
+            defended = self._defended({name: guess[name].clone() for name in sent})
         except FAILURES as error:
             raise InputError(
                 f"{self.name} cannot be applied to the gradient of a guess: {one_line(error)}; "
@@ -46,15 +53,22 @@ class DefendedGuess:
             ) from error
         return self.objective(defended, sent)
 
+    def _defended(self, guess: dict[str, Tensor]) -> Grads:
+        if self.slope:
+            return self.centre(guess)
+        with torch.no_grad():
+            found = self.centre({name: leaf.clone() for name, leaf in guess.items()})
+        return {name: leaf + (found[name] - leaf).detach() for name, leaf in guess.items()}
 
-def has_slope(centre: Callable[[Grads], Grads]) -> bool:
-    """Return whether a transform without its randomness works on gradients, and has a slope.
+
+def slope_of(centre: Callable[[Grads], Grads]) -> bool | None:
+    """Return whether a transform without its randomness has a slope; None if it cannot be computed.
 
     It is tried on the gradients of a small layer. Rounding and signs have no slope.
 
-    >>> has_slope(lambda grads: {name: -leaf for name, leaf in grads.items()})
+    >>> slope_of(lambda grads: {name: -leaf for name, leaf in grads.items()})
     True
-    >>> has_slope(lambda grads: {name: leaf.sign() for name, leaf in grads.items()})
+    >>> slope_of(lambda grads: {name: leaf.sign() for name, leaf in grads.items()})
     False
     """
     generator = torch.Generator().manual_seed(0)
@@ -66,9 +80,12 @@ def has_slope(centre: Callable[[Grads], Grads]) -> bool:
     try:
         with torch.enable_grad():
             found = centre({name: leaf.clone() for name, leaf in tried.items()})
+            if any(found[name].shape != leaf.shape for name, leaf in tried.items()):
+                return None
             whole = torch.stack([found[name].square().sum() for name in tried]).sum()
+            if not whole.requires_grad:
+                return False
             slopes = torch.autograd.grad(whole, list(tried.values()), allow_unused=True)
     except FAILURES:  # it needs randomness, other names, or an order that this has not
-        return False
-    same = all(found[name].shape == leaf.shape for name, leaf in tried.items())
-    return same and any(one is not None and bool(one.any()) for one in slopes)
+        return None
+    return any(one is not None and bool(one.any()) for one in slopes)

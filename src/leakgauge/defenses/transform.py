@@ -10,7 +10,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
-from leakgauge.defenses.simulated import DefendedGuess, has_slope
+from leakgauge.defenses.simulated import DefendedGuess, slope_of
 from leakgauge.gradients.flattening import alike, flatten
 
 BLOCK_BYTES = 2**20
@@ -97,7 +97,7 @@ class Transform(ABC):
 
         Gradient inversion compares the gradient of a guess with the defended gradient. An attacker
         who knows the transform compares only the part that passes, by a differentiable function.
-        By default it applies ``centre`` to the gradient of the guess, if that has a slope.
+        By default it applies ``centre`` to the gradient of the guess, if that can be computed.
 
         Args:
             objective: objective of an attacker who does not know the transform.
@@ -105,14 +105,19 @@ class Transform(ABC):
         Returns:
             The adapted objective, or None if no attack adapts. Noise needs no change here.
         """
-        if not self._has_slope:
+        if self._slope is None:
             return None
-        return DefendedGuess(objective, self.centre, type(self).__name__)
+        return DefendedGuess(objective, self.centre, type(self).__name__, slope=self._slope)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether an attack knows it: it says so in ``adapt``, or its ``centre`` is computed."""
+        return type(self).adapt is not Transform.adapt or self._slope is not None
 
     @cached_property
-    def _has_slope(self) -> bool:
+    def _slope(self) -> bool | None:
         """Tried once: a search on some layers adapts in each of its iterations."""
-        return has_slope(self.centre)
+        return slope_of(self.centre)
 
 
 @dataclass(frozen=True)
@@ -197,8 +202,21 @@ class Chain(Transform):
         """Return the chain of the transforms without their noise."""
         return Chain(tuple(transform.without_noise() for transform in self.transforms))
 
-    def adapt(self, objective: Objective) -> None:
-        """Return None: no attack adapts to several transforms."""
+    def adapt(self, objective: Objective) -> Objective | None:
+        """Return the comparison of defended guesses if a user wrote one of them; else None.
+
+        No attack adapts to several of the built-in transforms.
+        """
+        return super().adapt(objective) if self._own else None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether an attack knows all of them."""
+        return self._slope is not None if self._own else all(one.is_known for one in self.parts)
+
+    @property
+    def _own(self) -> bool:
+        return any(type(one).adapt is Transform.adapt for one in self.parts)
 
     @property
     def parts(self) -> tuple[Transform, ...]:

@@ -24,6 +24,7 @@ none; this one is ours."""
 NOT_UNDERSTOOD = "Not understood"
 NOT_CERTIFIED = "Search not finished"
 SHORT, STOPPED = "Search fell short", "Search stopped"
+UNKNOWN_DEFENSE = "Defense not understood"
 LAYER_EXACT, LAYER_SURE = "Layer inputs exact", "Layer inputs certified"
 BY_SERVER = ", server "
 """Words between a method and the active server whose model it attacks, in an attempt's name."""
@@ -39,6 +40,8 @@ REMEDIES = {
     "`--batch-size`.",
     SHORT: "Search longer: `--iterations`, `--restarts`.",
     STOPPED: "Audit smaller batches: `--batch-size`.",
+    UNKNOWN_DEFENSE: "Let the attack compute the defense: define `adapt` or `centre` of its "
+    "transform. Or audit single records: `--batch-size 1`.",
 }
 """What helps, by the verdict."""
 

@@ -40,10 +40,14 @@ WITHOUT = {"no_pooling": (False, True), "no_labels": (True, False), "plain": (Fa
 UNFINISHED = ("search", "fell short")
 """The detail of scores of a search that fell short for an update, and its value."""
 
+NOT_KNOWN = ("defense", "not understood")
+"""The detail of scores of an attack that does not know the defense, where none here does."""
+
 _score = partial(
     Metric,
     blind=UNFINISHED,
-    blind_why="the search fell short of the true records, or was stopped, so it shows no limit; "
+    blind_why="the search fell short of the true records, was stopped, or does not know the "
+    "defense, so it shows no limit; "
     "search longer (--iterations, --restarts)",
 )
 

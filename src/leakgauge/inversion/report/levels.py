@@ -47,6 +47,7 @@ from leakgauge.inversion.words import (
     PUBLIC,
     SHORT,
     STOPPED,
+    UNKNOWN_DEFENSE,
 )
 from leakgauge.report.compare import Group
 from leakgauge.report.grouping import Test
@@ -118,6 +119,7 @@ _OF_IMAGES = {
     "none": "The images were not rebuilt",
     "inconclusive": "The update was not understood",
     SHORT: "The images were not rebuilt",
+    UNKNOWN_DEFENSE: "The images were not rebuilt",
 }
 
 
@@ -162,7 +164,7 @@ def _training(test: Test, verdict: InversionVerdict) -> str:
     """Return what was assumed of the training, and the match of the update where little leaks."""
     loss, matched, short = test.at(LOSS), test.at(MATCHED), test.at(FELL_SHORT)
     said = []
-    if short is not None and verdict.words in (SHORT, STOPPED):
+    if short is not None and verdict.words in (SHORT, STOPPED, UNKNOWN_DEFENSE):
         said.append(short_sentence(short, verdict.words))
     elif matched is not None and verdict.level in ("none", "unknown", "inconclusive"):
         said.append(matched_sentence(matched.estimate.value))

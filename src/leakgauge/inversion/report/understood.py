@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from leakgauge.inversion.metrics.table import TOKEN_ACCURACY
+from leakgauge.inversion.metrics.table import NOT_KNOWN, TOKEN_ACCURACY
 from leakgauge.inversion.report.by_scores import InversionVerdict
-from leakgauge.inversion.words import DOUBTS, SHORT, STOPPED
+from leakgauge.inversion.words import DOUBTS, SHORT, STOPPED, UNKNOWN_DEFENSE
 from leakgauge.inversion.words import MATCHED as LEAST_MATCHED
 from leakgauge.report.wording import count, percent
 from leakgauge.results.measurements import Measurement
@@ -19,12 +19,16 @@ def or_unfinished(verdict: InversionVerdict, short: Measurement | None) -> Inver
     """
     if verdict.level != "none" or short is None or short.estimate.value == 0:
         return verdict
+    if NOT_KNOWN in short.details.items():
+        return replace(verdict, level="inconclusive", words=UNKNOWN_DEFENSE)
     of_text = verdict.figure is not None and verdict.figure.metric == TOKEN_ACCURACY
     return replace(verdict, level="inconclusive", words=STOPPED if of_text else SHORT)
 
 
 def short_sentence(short: Measurement, words: str) -> str:
     """Return for how many updates the search fell short, by the words of the verdict."""
+    if words == UNKNOWN_DEFENSE:
+        return "No attack here knows this defense, so one that does may find more."
     updates = short.estimate.n
     few = round(short.estimate.value * updates)
     where = "" if updates == 1 else f" for {few} of {count(updates)} updates"

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import torch
+
 from leakgauge.core.checks import InputError
 from leakgauge.core.precision import full_precision
 from leakgauge.inversion.attack import assumptions, order_warnings, search_progress
@@ -152,7 +154,24 @@ def rebuild(
     """
     if attempt.spec.epochs > 1:
         kept = checkpoint or Checkpoint(None)
-        return OverEpochs(scenario, attempt, lpips, progress, kept).rebuild()
+        found = OverEpochs(scenario, attempt, lpips, progress, kept).rebuild()
+    else:
+        found = _rebuild_single(scenario, attempt, lpips, progress, checkpoint)
+    if attempt.defense_of_means.is_known:
+        return found
+    # The attack that knows everything knows the defense, so each search falls short of it.
+    updates = len(scenario.x) // attempt.client.records
+    return replace(found, scores={**found.scores, FELL_SHORT: torch.ones(updates)})
+
+
+def _rebuild_single(
+    scenario: Scenario,
+    attempt: Attempt,
+    lpips: Lpips | None,
+    progress: SearchProgress | None,
+    checkpoint: Checkpoint | None,
+) -> Rebuilt:
+    """Return what an attempt rebuilds from one epoch; arguments and errors as for ``rebuild``."""
     spec, method = attempt.spec, attempt.attack
     x, y = (in_updates(values, attempt.client) for values in (scenario.x, scenario.y))
     options = AttackOptions(

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
-from leakgauge.defenses import parse_defense
+from leakgauge.defenses import Defense, parse_defense
 from leakgauge.inversion import words
 from leakgauge.inversion.methods import STRONGEST, Method, method_of
 from leakgauge.inversion.search.presets import Search
@@ -166,6 +166,13 @@ class Attempt:
         return self.knowledge == ADAPTIVE
 
     @property
+    def defense_of_means(self) -> Defense:
+        """The defense as an attack sees it that compares means over batches."""
+        client = self.client
+        alone = client.batch_size == client.steps == client.summed == 1
+        return client.defense.of_single_records() if alone else client.defense
+
+    @property
     def title(self) -> str:
         """The attempt in a few words, as ``Test.who`` names it."""
         if self.defense == NONE:
@@ -209,7 +216,7 @@ def _knowledge(attempt: Attempt) -> Sequence[str]:
         return (STATIC,)
     if attempt.spec.knowledge:
         return attempt.spec.knowledge
-    can_adapt = attempt.attack.adapts_to(attempt.client.defense)
+    can_adapt = attempt.attack.adapts_to(attempt.defense_of_means)
     return (STATIC, ADAPTIVE) if can_adapt else (STATIC,)
 
 

@@ -24,6 +24,7 @@ from leakgauge.inversion.metrics.table import (
     MATCHED,
     METRICS,
     MOST_SURE,
+    NOT_KNOWN,
     PARTS_DB,
     PSNR,
     RECOGNISABLE,
@@ -214,6 +215,8 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
     layer = {LAYER: rebuilt.layer} if rebuilt.layer else {}
     short = rebuilt.scores.get(FELL_SHORT)
     unfinished = dict([UNFINISHED]) if short is not None and bool(short.any()) else {}
+    if not attempt.defense_of_means.is_known:
+        unfinished |= dict([NOT_KNOWN])
     time = replace(
         time,
         label=str(spec.label),

@@ -103,7 +103,7 @@ def knowledge_of(
         scenario.high,
         y if spec.labels == KNOWN else None,
         inference_of(spec.labels),
-        defense=attempt.client.defense if attempt.is_adaptive else None,
+        defense=attempt.defense_of_means if attempt.is_adaptive else None,
         steps=assumed_steps(
             attempt.client,
             simulate=attempt.simulates,

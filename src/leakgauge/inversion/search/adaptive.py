@@ -159,7 +159,7 @@ def adapted_settings(
         settings = replace(settings, objective=replace(settings.objective, relu=False))
     objective = adapted(objective_of(settings.objective, model), defense)
     rescale = settings.rescale and sized
-    if isinstance(objective, DefendedGuess):  # nothing may be lost: its prior stays
+    if isinstance(objective, DefendedGuess) and objective.slope:  # nothing may be lost
         return replace(settings, objective=objective, rescale=rescale)
     return replace(smoother(settings), objective=objective, rescale=rescale)
 
