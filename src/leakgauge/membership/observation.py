@@ -149,7 +149,7 @@ def observe(
     exact = [Task(in_evaluation(one).model, exact_loss(one.loss, data.y)) for one in snapshots]
     raw = [_outputs(task, data, number) for number, task in enumerate(exact, start=1)]
     each = [one.reshape(len(one), -1) for one in raw]
-    of_classes = data.y.ndim == 1 and not data.y.is_floating_point() and each[0].shape[1] > 1
+    of_classes = _are_of_classes(each[0], data.y)
     losses = [
         log_losses(task.loss, outputs, data.y) for task, outputs in zip(snapshots, raw, strict=True)
     ]
@@ -164,6 +164,16 @@ def observe(
         references=_losses_at(references, data),
         **_gradients(exact, data, layers),
     )
+
+
+def has_classes(task: Task, data: Dataset) -> bool:
+    """Return whether the model scores classes: several outputs, and one class for each record."""
+    first = data.rows(torch.arange(1, device=data.y.device))
+    return _are_of_classes(_outputs(in_evaluation(task), first, 1).reshape(1, -1), first.y)
+
+
+def _are_of_classes(outputs: Tensor, y: Tensor) -> bool:
+    return y.ndim == 1 and not y.is_floating_point() and outputs.shape[1] > 1
 
 
 def _losses_at(references: Sequence[Task], data: Dataset) -> Tensor:

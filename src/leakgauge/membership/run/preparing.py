@@ -10,6 +10,7 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source
 from leakgauge.membership.adversaries.thresholds import Confidence
 from leakgauge.membership.checking import attacks_of, defenses_of
+from leakgauge.membership.observation import has_classes
 from leakgauge.membership.run.given import given_model
 from leakgauge.membership.run.roles import RecordRoles, assign_roles
 from leakgauge.membership.run.target_model import layers_of
@@ -28,7 +29,7 @@ from leakgauge.runs.records import (
 
 OF_CLASSES = Confidence.name
 NO_CLASSES = (
-    f"the labels are numbers, so the attack '{OF_CLASSES}' is left out: only classes have a \
+    f"the model scores no classes, so the attack '{OF_CLASSES}' is left out: only classes have a \
 largest probability"
 )
 
@@ -87,10 +88,9 @@ def prepare(spec: MembershipSpec, source: Source) -> MembershipPrepared:
     spec = _resolved(spec, source)
     given = given_model(spec, source) if spec.checkpoint else None
     records = records_of(spec, source, hidden=spec.hidden, net=spec.net)
-    if by_default and (records.y.ndim > 1 or records.y.is_floating_point()):
-        spec = replace(spec, adversary=tuple(one for one in spec.adversary if one != OF_CLASSES))
-        records = replace(records, notes=(*records.notes, NO_CLASSES))
     if given is not None:
+        if by_default:
+            spec, records = _for_classes(spec, records, given.snapshots[-1], given.data)
         _refuse_layers(spec, given.snapshots[-1], given.data)
         run = _described(spec, source, records, given.roles, given.snapshots[-1])
         facts = {**run.data, "records": len(given.data), "fingerprint": given.fingerprint}
@@ -106,6 +106,8 @@ def prepare(spec: MembershipSpec, source: Source) -> MembershipPrepared:
         )
     roles = assign_roles(spec, len(records.y), records.users)
     task, data = records.encode(roles.members, ())
+    if by_default:
+        spec, records = _for_classes(spec, records, task, data)
     for defense in defenses_of(spec):
         defense.check(task)
     _refuse_layers(spec, task, data)
@@ -133,6 +135,16 @@ def _resolved(spec: MembershipSpec, source: Source) -> MembershipSpec:
     roles = roles_for(spec, source)
     bins = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
     return replace(spec, label=roles.label, group=roles.group, drop=roles.drop, bins=bins)
+
+
+def _for_classes(
+    spec: MembershipSpec, records: Records, task: Task, data: Dataset
+) -> tuple[MembershipSpec, Records]:
+    """Return settings without the attack on classes where the model scores none, and a note."""
+    if has_classes(task, data):
+        return spec, records
+    left = tuple(one for one in spec.adversary if one != OF_CLASSES)
+    return replace(spec, adversary=left), replace(records, notes=(*records.notes, NO_CLASSES))
 
 
 def _refuse_layers(spec: MembershipSpec, task: Task, data: Dataset) -> None:
