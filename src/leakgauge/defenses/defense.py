@@ -13,6 +13,7 @@ from torch import Tensor
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads, Task
 from leakgauge.defenses.transform import Chain, Identity, Objective, Transform, require_transform
+from leakgauge.defenses.trying import try_transform
 from leakgauge.gradients.gradients import params_of
 from leakgauge.privacy.certificates import Release
 
@@ -168,15 +169,16 @@ class Defense:
         return task
 
     def check(self, task: Task) -> None:
-        """Refuse a model without the layers that the defense changes.
+        """Refuse a model without the layers that the defense changes, and a faulty own transform.
 
         Raises:
-            InputError: a layer is not there.
+            InputError: a layer is not there, or as ``try_transform``.
         """
-        names = list(params_of(task.model))
+        params = params_of(task.model)
         for transform in (self.per_example, self.update):
             if transform is not None:
-                transform.check(names)
+                transform.check(list(params))
+                try_transform(transform, params, self.name)
 
     def learned(
         self, features: Tensor, secret: Tensor, *, classes: int, generator: torch.Generator

@@ -8,6 +8,7 @@ from torch import nn
 from leakgauge.core.checks import InputError, nearest, require, require_choice
 from leakgauge.core.types import Dataset
 from leakgauge.data import Source, Split
+from leakgauge.defenses.trying import FaultyDefenseError
 from leakgauge.gradients import params_of
 from leakgauge.inference import BATCH_GAMES
 from leakgauge.inference.adversaries.plda import Plda
@@ -164,6 +165,8 @@ def _fitting_stages(
                 raise
             sizes[ask] = min(error.most, now - 1)
             continue
+        except FaultyDefenseError:
+            raise
         except InputError as error:
             if size is None:
                 raise

@@ -97,7 +97,8 @@ class Confidence(ScoreAttack):
         """Return the mean over snapshots of the largest output's logit ``[n]``."""
         require(
             records.classes > 0,
-            "the model scores no classes, and only classes have a largest probability; leave it out",
+            "the model scores no classes, and only classes have a largest probability; "
+            "leave it out",
         )
         top = records.outputs.max(dim=2).values
         rest = (records.outputs.sum(dim=2) - top).clamp(min=1e-300)
