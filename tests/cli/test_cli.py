@@ -189,6 +189,17 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("question", ["layers", "timeline"])
+def test_a_question_without_a_plain_loop_does_not_advise_one(
+    tasks: Path, tmp_path: Path, question: str
+) -> None:
+    words = ("--task", "mine:branch", "--ask", question, "--out", tmp_path / "run")
+    done = command.run("audit", *words, cwd=tasks)
+    assert done.returncode == 2
+    assert "torch.func cannot vectorise" in done.stderr
+    assert "--allow-loop" not in done.stderr
+
+
 @pytest.mark.parametrize(
     "args", [("mine:conv",), ("mine:branch", "--allow-loop"), ("mine:talking",)]
 )

@@ -58,6 +58,21 @@ class Probed:
     flops_per_record: float
 
 
+class NotVectorisedError(InputError):
+    """Raised where a model's gradients can be computed, and not for many trials at once.
+
+    Attributes:
+        reason: what cannot be vectorised, and why, without advice.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"{reason}, which is needed here; take a model without this operation (in Python, "
+            'method="auto" allows a plain loop where a function has it)'
+        )
+        self.reason = reason
+
+
 def private(task: Task, params: Params) -> Task:
     """Return the task on a copy of the module, with copies of ``params`` as trainable parameters.
 
@@ -246,13 +261,20 @@ def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: b
             function(params, torch.stack([x, x]), torch.stack([y, y]))
     except REFUSALS as error:
         if required:
-            raise InputError(
-                f"torch.func cannot vectorise {_name(task.model)} ({first_line(error)}); "
-                "allow a plain loop, slower and exact: --allow-loop where the secret is inferred "
-                'from batches, method="auto" in Python'
-            ) from error
+            reason = f"torch.func cannot vectorise {_name(task.model)} ({_why(error)})"
+            raise NotVectorisedError(reason) from error
         return False
     return True
+
+
+def _why(error: BaseException) -> str:
+    """Return what stopped ``torch.func`` in a few words.
+
+    >>> _why(UserWarning("a performance drop ... the batching rule for aten::lstm. Please file us"))
+    'no batching rule for aten::lstm'
+    """
+    _, rule, rest = first_line(error).partition("batching rule for ")
+    return f"no {rule}{rest.split()[0].rstrip('.')}" if rest.split() else first_line(error)
 
 
 def refuse_random(model: nn.Module, seen: OperationWatcher) -> None:

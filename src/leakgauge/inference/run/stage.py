@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from leakgauge.core.checks import require, require_choice, require_known
+from leakgauge.core.checks import InputError, require, require_choice, require_known
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.data import Split
 from leakgauge.defenses import Defense, none, with_noise
 from leakgauge.gradients import MAX_BYTES, batch_gradients, check_vectorisable, params_of
+from leakgauge.gradients.probing import NotVectorisedError
 from leakgauge.inference import (
     BATCH_GAMES,
     GAMES,
@@ -277,8 +278,13 @@ def _try(task: Task, data: Dataset, batch_size: int, *, allow_loop: bool) -> Non
     x = with_noise(task, first.x, generator=torch_stream(0, "try"))
     if allow_loop:
         batch_gradients(task, params_of(task.model), x[None], first.y[None])
-    else:
+        return
+    try:
         check_vectorisable(task, x, first.y)
+    except NotVectorisedError as error:
+        raise InputError(
+            f"{error.reason}; allow a plain loop, slower and exact: --allow-loop"
+        ) from error
 
 
 def _deal(ask: str, private: Dataset, values: int, spec: InferenceSpec) -> Game:
