@@ -9,7 +9,7 @@ from torch import Tensor
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads
 from leakgauge.core.user_code import one_line
-from leakgauge.gradients.probing import REFUSALS
+from leakgauge.gradients.vectorising import REFUSALS
 
 FAILURES: tuple[type[Exception], ...] = (*REFUSALS, ArithmeticError, LookupError)
 """What a user's transform may raise on gradients that it was not written for."""

@@ -18,11 +18,10 @@ from leakgauge.gradients.probing import (
     explained,
     fresh_buffers,
     gradient,
-    gradient_function,
     probe,
     trainable,
-    vectorisable_kernels,
 )
+from leakgauge.gradients.vectorising import gradient_function, vectorisable_kernels
 
 BLOCK_BYTES = 2**24
 """Memory of one vectorised step, in bytes; larger steps leave the cache and touch new pages."""

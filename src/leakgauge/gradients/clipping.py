@@ -20,13 +20,8 @@ from leakgauge.gradients.batching import BLOCK_BYTES, GradientJob, stacked, star
 from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.gradients.flattening import norms
 from leakgauge.gradients.pooling import Pool, pays, start_pool
-from leakgauge.gradients.probing import (
-    GradientMethod,
-    fresh_buffers,
-    gradient,
-    gradient_function,
-    vectorisable_kernels,
-)
+from leakgauge.gradients.probing import GradientMethod, fresh_buffers, gradient
+from leakgauge.gradients.vectorising import gradient_function, vectorisable_kernels
 
 LAYER_BYTES = 2**27
 """Memory of the factors of a block of records; small blocks are slow."""

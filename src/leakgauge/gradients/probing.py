@@ -5,7 +5,6 @@ attributes) never reach the caller's model, not even after an error.
 """
 
 import functools
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,23 +12,16 @@ from typing import Any, Literal, NoReturn
 
 import torch
 from torch import Tensor, nn
-from torch.func import grad, vmap
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.copying import copy_of
 from leakgauge.core.losses import refuse_own_leaves, without_broadcast
-from leakgauge.core.types import Grads, Params, Task
+from leakgauge.core.types import Params, Task
 from leakgauge.core.user_code import first_line
+from leakgauge.gradients.vectorising import REFUSALS, vectorisable_kernels, vectorises_trials
 from leakgauge.gradients.watching import OperationWatcher
 
 GradientMethod = Literal["auto", "vmap", "loop"]
-
-# Torch refuses a model with any of these errors.
-REFUSALS: tuple[type[Exception], ...] = (
-    *(RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError),
-    *(NotImplementedError, AssertionError, UserWarning),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,21 +48,6 @@ class Probed:
     writes_buffers: bool
     bytes_per_record: int
     flops_per_record: float
-
-
-class NotVectorisedError(InputError):
-    """Raised where a model's gradients can be computed, and not for many trials at once.
-
-    Attributes:
-        reason: what cannot be vectorised, and why, without advice.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            f"{reason}, which is needed here; take a model without this operation (in Python, "
-            'method="auto" allows a plain loop where a function has it)'
-        )
-        self.reason = reason
 
 
 def private(task: Task, params: Params) -> Task:
@@ -117,11 +94,11 @@ def probe(task: Task, params: Params, x: Tensor, y: Tensor, *, method: GradientM
     seen = OperationWatcher()
     kept, flops = _try_once(task, params, x, y, seen, buffers_may_change=method == "loop")
     if method == "vmap":
-        _vectorises(task, params, x, y, required=True)
+        vectorises_trials(task, params, x, y, required=True)
 
     @functools.cache
     def vectorises() -> bool:
-        return method != "loop" and _vectorises(task, params, x, y, required=False)
+        return method != "loop" and vectorises_trials(task, params, x, y, required=False)
 
     @functools.cache
     def looped() -> Task:
@@ -168,28 +145,6 @@ def gradient(
         name: torch.zeros_like(leaf) if value is None else value
         for (name, leaf), value in zip(leaves.items(), grads, strict=True)
     }
-
-
-def gradient_function(task: Task) -> Callable[[Params, Tensor, Tensor], Grads]:
-    """Return a function ``(params, x [B, ...], y [B, ...]) -> gradient`` for ``vmap``."""
-
-    def loss(params: Params, x: Tensor, y: Tensor) -> Tensor:
-        return task.mean_loss(task.outputs(x, params), y)
-
-    of_batch: Callable[[Params, Tensor, Tensor], Grads] = grad(loss)
-    return of_batch
-
-
-@contextmanager
-def vectorisable_kernels() -> Iterator[None]:
-    """Compute attention by plain matrix products: the fused kernels have no batching rule."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def fresh_buffers(task: Task) -> dict[str, Tensor]:
@@ -249,32 +204,6 @@ def _try_once(
 
 def _frozen(model: nn.Module) -> dict[str, Tensor]:
     return {name: value for name, value in model.named_parameters() if not value.requires_grad}
-
-
-def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: bool) -> bool:
-    """Return whether ``torch.func`` runs two trials at once, with every operation batched."""
-    function = vmap(gradient_function(task), in_dims=(None, 0, 0))
-    try:
-        with vectorisable_kernels(), warnings.catch_warnings():
-            # Torch runs such an operation one trial at a time; the loop is faster.
-            warnings.filterwarnings("error", message=".*performance drop")
-            function(params, torch.stack([x, x]), torch.stack([y, y]))
-    except REFUSALS as error:
-        if required:
-            reason = f"torch.func cannot vectorise {_name(task.model)} ({_why(error)})"
-            raise NotVectorisedError(reason) from error
-        return False
-    return True
-
-
-def _why(error: BaseException) -> str:
-    """Return what stopped ``torch.func`` in a few words.
-
-    >>> _why(UserWarning("a performance drop ... the batching rule for aten::lstm. Please file us"))
-    'no batching rule for aten::lstm'
-    """
-    _, rule, rest = first_line(error).partition("batching rule for ")
-    return f"no {rule}{rest.split()[0].rstrip('.')}" if rest.split() else first_line(error)
 
 
 def refuse_random(model: nn.Module, seen: OperationWatcher) -> None:

@@ -13,7 +13,8 @@ from leakgauge.core.checks import require, require_choice, require_count, requir
 from leakgauge.core.types import Column, Dataset, Params, Task
 from leakgauge.gradients import check_vectorisable
 from leakgauge.gradients.flattening import flatten
-from leakgauge.gradients.probing import gradient_function, private, trainable
+from leakgauge.gradients.probing import private, trainable
+from leakgauge.gradients.vectorising import gradient_function
 from leakgauge.guarantee.pair import Attribute
 from leakgauge.guarantee.spec import BOX, Domain
 from leakgauge.runs.checkpoint import Checkpoint, restore_optimizer

@@ -14,7 +14,7 @@ from leakgauge.data.content import content_digest
 from leakgauge.data.fingerprints import fingerprint
 from leakgauge.data.source import Source, open_data
 from leakgauge.data.text_tables import TextFormat
-from leakgauge.gradients.probing import REFUSALS
+from leakgauge.gradients.vectorising import REFUSALS
 from leakgauge.runs.spec import Spec
 from leakgauge.runs.user_task import load_task
 from leakgauge.training.local import in_evaluation

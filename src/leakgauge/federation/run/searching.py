@@ -8,7 +8,7 @@ from torch import Tensor
 from leakgauge.core.copying import copy_of
 from leakgauge.core.types import Task
 from leakgauge.federation.spec import STARTS, FederationSpec
-from leakgauge.gradients.probing import REFUSALS
+from leakgauge.gradients.vectorising import REFUSALS
 from leakgauge.gradients.watching import OperationWatcher
 from leakgauge.inversion.methods import Method, method_of
 from leakgauge.inversion.scoring import are_large, are_pictures

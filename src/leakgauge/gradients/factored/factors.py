@@ -13,7 +13,8 @@ from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.factored.base import Factors, WholeGradients
 from leakgauge.gradients.factored.products import LayerCalls, has_factors, layer_factors
 from leakgauge.gradients.gradients import per_example_gradients
-from leakgauge.gradients.probing import private, trainable, vectorisable_kernels
+from leakgauge.gradients.probing import private, trainable
+from leakgauge.gradients.vectorising import vectorisable_kernels
 from leakgauge.gradients.walk import Layer, uses, walk
 
 TOLERANCE = 1e-3

@@ -14,7 +14,7 @@ from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.data import Split
 from leakgauge.defenses import Defense, none, with_noise
 from leakgauge.gradients import MAX_BYTES, batch_gradients, check_vectorisable, params_of
-from leakgauge.gradients.probing import NotVectorisedError
+from leakgauge.gradients.vectorising import NotVectorisedError
 from leakgauge.inference import (
     BATCH_GAMES,
     GAMES,

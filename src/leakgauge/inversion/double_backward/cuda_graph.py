@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from leakgauge.gradients.probing import REFUSALS
+from leakgauge.gradients.vectorising import REFUSALS
 
 Operations = Callable[..., Sequence[Tensor]]
 """Detached tensors -> detached tensors, by the same kernels for all values."""

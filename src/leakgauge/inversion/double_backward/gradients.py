@@ -16,7 +16,8 @@ from torch.func import vmap
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.gradients.probing import REFUSALS, trainable, vectorisable_kernels
+from leakgauge.gradients.probing import trainable
+from leakgauge.gradients.vectorising import REFUSALS, vectorisable_kernels
 from leakgauge.inversion.double_backward.first_order import first_order_gradients
 from leakgauge.inversion.double_backward.interceptor import LayerInterceptor, ModelTensor
 from leakgauge.inversion.double_backward.substitution import ParameterSlots

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
 from leakgauge.gradients.flattening import alike
-from leakgauge.gradients.probing import REFUSALS
+from leakgauge.gradients.vectorising import REFUSALS
 from leakgauge.inversion.double_backward.cuda_graph import CudaGraph, as_cuda_graph
 
 Computation = Callable[..., Sequence[Tensor]]

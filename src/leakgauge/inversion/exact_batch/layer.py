@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.losses import in_double, without_broadcast
 from leakgauge.core.types import Params, Task
-from leakgauge.gradients.probing import REFUSALS, explained, private
+from leakgauge.gradients.probing import explained, private
+from leakgauge.gradients.vectorising import REFUSALS
 from leakgauge.gradients.walk import LINEAR, is_linear, uses, walk
 from leakgauge.inversion.exact import check_reads_records, first_linear
 
