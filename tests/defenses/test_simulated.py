@@ -9,8 +9,9 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads
-from leakgauge.defenses import Chain, Defense, SignTransform, parse_defense
-from leakgauge.defenses.simulated import DefendedGuess, slope_of
+from leakgauge.defenses import Chain, Defense, GaussianNoise, SignTransform, parse_defense
+from leakgauge.defenses.coverage import undone
+from leakgauge.defenses.simulated import DefendedGuess, moves_alike, slope_of
 from leakgauge.defenses.transform import Transform
 from leakgauge.inversion.search.adaptive import adapted, adapted_settings, adapts
 from leakgauge.inversion.search.objective import SquaredError
@@ -151,3 +152,22 @@ def test_a_chain_with_a_user_s_transform_is_computed_as_a_whole() -> None:
 def test_the_built_in_ones_are_known(text: str) -> None:
     assert parse_defense(text, batch_size=2).is_known
     assert parse_defense(text, batch_size=1).of_single_records().is_known
+
+
+@pytest.mark.parametrize("name", ["other signs", "another order", "an offset"])
+def test_a_transform_that_anybody_can_undo_is_doubted(name: str) -> None:
+    own = Own(HIDES_NOTHING[name])
+    assert moves_alike(own)
+    (line,) = undone("mine:build", Defense("mine:build", update=own))
+    assert line.startswith("`mine:build` changes all gradients alike")
+    (line,) = undone("mine:build", Defense("mine:build", per_example=own))
+    noisy = Chain((own, GaussianNoise(0.1)))
+    assert [*undone("mine:build", Defense("mine:build", update=noisy))] == []
+
+
+@pytest.mark.parametrize("change", [*NO_SLOPE.values(), *NOT_COMPUTED.values(), three_values])
+def test_one_that_loses_something_is_not_doubted(change: Callable[[Tensor], Tensor]) -> None:
+    if change is NO_SLOPE["without torch"]:
+        assert moves_alike(Own(change))
+    else:
+        assert not moves_alike(Own(change))

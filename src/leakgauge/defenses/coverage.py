@@ -12,6 +12,7 @@ from torch import nn
 from leakgauge.core.names import few
 from leakgauge.defenses.defense import Defense
 from leakgauge.defenses.layers import OnLayers
+from leakgauge.defenses.simulated import moves_alike
 
 BY_NORM = ("dpsgd", "local-dp", "svt", "fixed-clipping", "adaptive-clipping")
 """The defenses whose promise needs a norm, or a clamp, of all that is sent."""
@@ -70,6 +71,21 @@ def uncovered(text: str, word: str, sent: SentArrays) -> Iterator[str]:
         yield (
             f"`{text}` leaves parameters that are a single number ({few(sent.numbers)}) as they "
             "are: give them a shape of [1]"
+        )
+
+
+def undone(text: str, defense: Defense) -> Iterator[str]:
+    """Return one line if a defense without noise only moves, turns or scales gradients alike.
+
+    >>> from leakgauge.defenses import Identity
+    >>> [*undone("mine:nothing", Defense("mine:nothing", update=Identity()))]
+    []
+    """
+    changes = [one for one in (defense.per_example, defense.update) if one and not one.is_identity]
+    if changes and all(map(moves_alike, changes)):
+        yield (
+            f"`{text}` changes all gradients alike (distances between them stay the same), so it "
+            "hides nothing from who has its code: a test that finds less with it has not undone it"
         )
 
 

@@ -2,7 +2,7 @@
 
 A claim is doubted if its sensitivity is below its clip, its epsilon is above ``LARGEST``, its delta
 is above one over the number of records, its norm is over fewer arrays than are sent, or the defense
-is called private and adds no noise.
+is called private and adds no noise. A user's transform that anybody can undo is doubted, too.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from leakgauge.core.checks import InputError
 from leakgauge.defenses.catalog import DEFENSES, parse_defense
 from leakgauge.defenses.claims import CALLED_PRIVATE, Statement, sensitivity_for, statement_of
-from leakgauge.defenses.coverage import SentArrays, partly, uncovered
+from leakgauge.defenses.coverage import SentArrays, partly, uncovered, undone
 from leakgauge.privacy.promises import ADD, CLIENT, REPLACE, GaussianRelease, Neighbours
 
 LARGEST = 50.0
@@ -54,7 +54,8 @@ def doubts(
             found += uncovered(text, word, sent or SentArrays())
         else:
             with contextlib.suppress(InputError):
-                found += partly(text, parse_defense(text, batch_size=batch_size or 1))
+                defense = parse_defense(text, batch_size=batch_size or 1)
+                found += (*partly(text, defense), *undone(text, defense))
     return tuple(dict.fromkeys(found))
 
 

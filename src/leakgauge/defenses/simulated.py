@@ -1,6 +1,6 @@
 """How an attacker who can run a defense compares: the defended gradient of a guess."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -71,12 +71,7 @@ def slope_of(centre: Callable[[Grads], Grads]) -> bool | None:
     >>> slope_of(lambda grads: {name: leaf.sign() for name, leaf in grads.items()})
     False
     """
-    generator = torch.Generator().manual_seed(0)
-    shapes = {"0.weight": (2, 3, 4), "0.bias": (2, 3)}
-    tried = {
-        name: torch.randn(shape, generator=generator).requires_grad_()
-        for name, shape in shapes.items()
-    }
+    tried = {name: leaf.requires_grad_() for name, leaf in _of_small_layer(2).items()}
     try:
         with torch.enable_grad():
             found = centre({name: leaf.clone() for name, leaf in tried.items()})
@@ -89,3 +84,42 @@ def slope_of(centre: Callable[[Grads], Grads]) -> bool | None:
     except FAILURES:  # it needs randomness, other names, or an order that this has not
         return None
     return any(one is not None and bool(one.any()) for one in slopes)
+
+
+def moves_alike(transform: Callable[[Grads, Sequence[torch.Generator]], Grads]) -> bool:
+    """Return whether a transform only moves, turns or scales all gradients alike, without noise.
+
+    It is tried on the gradients of a small layer: distances between them stay as they are, up to
+    one factor. Signs, orders and offsets that are the same for all do this, and hide nothing from
+    who knows them.
+
+    >>> moves_alike(lambda grads, rngs: {name: 0.5 - leaf for name, leaf in grads.items()})
+    True
+    >>> moves_alike(lambda grads, rngs: {name: leaf.sign() for name, leaf in grads.items()})
+    False
+    """
+    tried = _of_small_layer(_TRIED)
+
+    def moved(first_seed: int) -> Tensor:
+        rngs = [torch.Generator().manual_seed(first_seed + row) for row in range(_TRIED)]
+        found = transform({name: leaf.clone() for name, leaf in tried.items()}, rngs)
+        return torch.cat([found[name].flatten(1) for name in tried], dim=1)
+
+    try:
+        found, again = moved(0), moved(_TRIED)
+    except FAILURES:
+        return False
+    before = torch.pdist(torch.cat([leaf.flatten(1) for leaf in tried.values()], dim=1))
+    ratio = torch.pdist(found) / before
+    same = found.shape == again.shape and torch.equal(found, again)
+    return same and bool(ratio.min() > 0) and bool(ratio.max() <= (1 + 1e-4) * ratio.min())
+
+
+_TRIED = 5
+
+
+def _of_small_layer(rows: int) -> dict[str, Tensor]:
+    """Return random gradients of a small layer, leaves ``[rows, *p]``."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"0.weight": (rows, 3, 4), "0.bias": (rows, 3)}
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
