@@ -96,7 +96,7 @@ class TimelineSpec(Spec):
         1024, "kept values of a layer's gradient; longer gradients are sketched", ATTACK, least=1
     )
     records: Whole = setting(
-        8000,
+        50_000,
         "largest number of training records for pairs, unless batches of this size need more",
         ATTACK,
         least=1,

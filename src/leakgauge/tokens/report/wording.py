@@ -93,14 +93,20 @@ def _found(one: Measurement, level: Level) -> str:
         least = max(seen, smallest(one.estimate))
         return (
             f"{text} Leaks that are planted in these pairs are seen from {figure(seen)} nats on, "
-            f"and the smallest leak that this run could have seen is about {figure(least)} nats; "
-            "another critic, token or layer may find more."
+            f"and the smallest such leak that this run could have seen is about {figure(least)} "
+            f"nats. {FEWER}"
         )
     return (
         f"{text} The smallest leak that this run could have seen is about "
-        f"{figure(smallest(one.estimate))} nats (with 80 % power); another critic, token or layer "
-        "may find more."
+        f"{figure(smallest(one.estimate))} nats (with 80 % power). {FEWER}"
     )
+
+
+FEWER = (
+    "Another critic, token or layer, or more records, may find more: of one network's late "
+    "gradients 8,000 records showed 0.00 nats, and 40,000 showed 0.45."
+)
+"""What an estimate may miss that finds no leak: LeNet on CIFAR-10 after 100 sub-epochs (seed 0)."""
 
 
 def _beyond(one: Measurement) -> str:
