@@ -115,7 +115,7 @@ def test_gradients_that_do_not_depend_on_records_show_nothing(nothing: Answer) -
             PLANTED[:1],  # larger ones would be tried first
             "0.1",
             "none",
-            "are seen from 0.100 nats on, and the smallest leak that this run",
+            "are seen from 0.100 nats on, and the smallest such leak that this run",
         ),
     ],
 )
