@@ -64,7 +64,8 @@ def _is_own(transform: Transform) -> bool:
 def _result(transform: Transform, grads: Grads, name: str) -> Grads:
     """Return the transformed gradients, which have the promised form."""
     given = {key: leaf.clone() for key, leaf in grads.items()}
-    rngs = [torch.Generator().manual_seed(row) for row in range(len(next(iter(grads.values()))))]
+    like = next(iter(grads.values()))
+    rngs = [torch.Generator(device=like.device).manual_seed(row) for row in range(len(like))]
     try:
         found = transform(given, rngs)
     except InputError:
