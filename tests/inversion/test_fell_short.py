@@ -25,6 +25,13 @@ from support.pictures import (
 from support.sources import pictures
 
 
+def picture_file(folder: Path) -> Path:
+    source, path = pictures(12, side=32), folder / "set.npz"
+    assert source.pixels is not None
+    np.savez(path, x=source.pixels.transpose(0, 2, 3, 1), y=source.frame["y"].to_numpy())
+    return path
+
+
 def searched(sent: Grads, *, iterations: int) -> Reconstruction:
     return searched_pictures(sent, preset("leakgauge", iterations=iterations))
 
@@ -125,10 +132,7 @@ def test_a_text_that_the_method_cannot_see_is_not_called_safe() -> None:
 
 @pytest.mark.parametrize("words", [(), ("--epochs", 2), ("--method", "dlg-adam")])
 def test_the_command_says_it(tmp_path: Path, words: tuple[object, ...]) -> None:
-    source = pictures(12, side=32)
-    assert source.pixels is not None
-    path = tmp_path / "set.npz"
-    np.savez(path, x=source.pixels.transpose(0, 2, 3, 1), y=source.frame["y"].to_numpy())
+    path = picture_file(tmp_path)
     few = ("--images", 2, "--iterations", 3, "--net", "lenet", "--out", tmp_path / "out")
     ended = run("invert", path, *few, *words)
     assert ended.returncode == 0, ended.stderr
@@ -167,10 +171,7 @@ def test_a_defense_that_no_attack_knows_is_not_called_safe(
     module = f"own_{defense}"
     (tmp_path / f"{module}.py").write_text(OWN)
     monkeypatch.syspath_prepend(str(tmp_path))
-    source = pictures(12, side=32)
-    assert source.pixels is not None
-    path = tmp_path / "set.npz"
-    np.savez(path, x=source.pixels.transpose(0, 2, 3, 1), y=source.frame["y"].to_numpy())
+    path = picture_file(tmp_path)
     few = ("--images", 2, "--iterations", 3, "--net", "lenet", "--out", tmp_path / "out")
     own = ("--defense", f"{module}:{defense}", "--labels", "known")
     ended = run("invert", path, *few, *own, *words)

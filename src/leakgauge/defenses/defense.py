@@ -133,7 +133,7 @@ class Defense:
         An attack that compares means then knows what happens to each record, too.
         """
         one = self.per_example
-        if one is None or one.is_identity or one.clip_norm is not None:
+        if one is None or self._records_at_most_clipped:
             return self
         update = one if self.update.is_identity else Chain((one, self.update))
         return replace(self, per_example=None, update=update)
@@ -144,9 +144,13 @@ class Defense:
 
         It does not know a transform of each record, clipping aside, or what cannot be computed.
         """
+        known = self.learn is not None or self.update.is_known
+        return known and self._records_at_most_clipped
+
+    @property
+    def _records_at_most_clipped(self) -> bool:
         one = self.per_example
-        means = one is None or one.is_identity or one.clip_norm is not None
-        return means and (self.learn is not None or self.update.is_known)
+        return one is None or one.is_identity or one.clip_norm is not None
 
     def for_user_inference(self) -> "Defense":
         """Return the defense that clients use in user inference; most often this one.

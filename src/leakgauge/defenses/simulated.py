@@ -14,6 +14,8 @@ from leakgauge.gradients.vectorising import REFUSALS
 FAILURES: tuple[type[Exception], ...] = (*REFUSALS, ArithmeticError, LookupError)
 """What a user's transform may raise on gradients that it was not written for."""
 
+_TRIED = 5  # gradients whose distances are compared
+
 
 @dataclass(frozen=True)
 class DefendedGuess:
@@ -113,9 +115,6 @@ def moves_alike(transform: Callable[[Grads, Sequence[torch.Generator]], Grads]) 
     ratio = torch.pdist(found) / before
     same = found.shape == again.shape and torch.equal(found, again)
     return same and bool(ratio.min() > 0) and bool(ratio.max() <= (1 + 1e-4) * ratio.min())
-
-
-_TRIED = 5
 
 
 def _of_small_layer(rows: int) -> dict[str, Tensor]:

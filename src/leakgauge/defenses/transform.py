@@ -112,7 +112,12 @@ class Transform(ABC):
     @property
     def is_known(self) -> bool:
         """Whether an attack knows it: it says so in ``adapt``, or its ``centre`` is computed."""
-        return type(self).adapt is not Transform.adapt or self._slope is not None
+        return not self._adapts_by_default or self._slope is not None
+
+    @property
+    def _adapts_by_default(self) -> bool:
+        """Whether an attack that knows it can only compute it: ``adapt`` is the default."""
+        return type(self).adapt is Transform.adapt
 
     @cached_property
     def _slope(self) -> bool | None:
@@ -207,16 +212,18 @@ class Chain(Transform):
 
         No attack adapts to several of the built-in transforms.
         """
-        return super().adapt(objective) if self._own else None
+        return super().adapt(objective) if self._has_default else None
 
     @property
     def is_known(self) -> bool:
         """Whether an attack knows all of them."""
-        return self._slope is not None if self._own else all(one.is_known for one in self.parts)
+        if self._has_default:
+            return self._slope is not None
+        return all(one.is_known for one in self.parts)
 
     @property
-    def _own(self) -> bool:
-        return any(type(one).adapt is Transform.adapt for one in self.parts)
+    def _has_default(self) -> bool:
+        return any(one._adapts_by_default for one in self.parts)
 
     @property
     def parts(self) -> tuple[Transform, ...]:

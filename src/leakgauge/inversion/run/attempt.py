@@ -165,7 +165,7 @@ class Attempt:
         """Whether the attacker knows the defense."""
         return self.knowledge == ADAPTIVE
 
-    @property
+    @cached_property
     def defense_of_means(self) -> Defense:
         """The defense as an attack sees it that compares means over batches."""
         client = self.client
