@@ -1,6 +1,8 @@
 """The question when in training it leaks, on gradients that tell their batch, and that do not."""
 
 import json
+import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +20,10 @@ from leakgauge.tokens.features import record_features
 from leakgauge.tokens.metrics import METRICS
 from leakgauge.tokens.question import QUESTION
 from leakgauge.tokens.report.as_json import as_json
-from leakgauge.tokens.report.levels import level_of
+from leakgauge.tokens.report.levels import level_of, level_of_peak
 from leakgauge.tokens.report.rows import courses
 from leakgauge.tokens.report.section import section
-from leakgauge.tokens.run import measuring, summarising
+from leakgauge.tokens.run import measuring, seeing, summarising
 from leakgauge.tokens.run.preparing import prepare
 from leakgauge.tokens.run.streaming import pairs_of
 from leakgauge.tokens.run.training import _batches, trained
@@ -29,7 +31,15 @@ from leakgauge.tokens.settings import CriticSettings
 from leakgauge.tokens.sketch import Sketches
 from leakgauge.tokens.sources import FixedPairs, PairSplit
 from leakgauge.tokens.spec import TimelineSpec
-from leakgauge.tokens.words import PLANTED, SMALLEST_SEEN
+from leakgauge.tokens.words import (
+    ORACLE,
+    ORACLE_BLIND,
+    ORACLE_SAW,
+    ORACLE_SEES,
+    ORACLE_UNKNOWN,
+    PLANTED,
+    SMALLEST_SEEN,
+)
 from support.command import run
 from support.linear import silent, telling
 from support.sources import people, pictures, table_source
@@ -150,6 +160,69 @@ def test_no_leak_is_planted_where_one_is_found_or_the_critic_learned_nothing(
 ) -> None:
     for one in (answer, nothing):
         assert not any(SMALLEST_SEEN in each.details for each in one.measurements)
+
+
+def test_an_oracle_is_asked_where_no_leak_is_found(answer: Answer, nothing: Answer) -> None:
+    assert not any(ORACLE_SAW in one.details for one in answer.measurements)
+    (row,) = section(nothing, QUESTION, Path()).rows
+    assert "recognises batches by their gradients" in row.text
+    low, high = oracle_of(nothing)
+    shares = [0.81, 0.18, 0.01]  # of 0, 1 and 2 labels of the rare class in a batch of 2
+    assert low <= -sum(one * math.log(one) for one in shares) <= high, "it tells these apart"
+
+
+def oracle_of(answer: Answer) -> tuple[float, float]:
+    """Return the interval of an oracle's figure, as a report prints it."""
+    (course,) = courses(answer.measurements)
+    low, high = re.search(r"\((.*) to (.*)\)", course.peak.details[ORACLE]).groups()
+    return float(low), float(high)
+
+
+@pytest.mark.parametrize(
+    ("noise", "saw", "level", "said"),
+    [
+        (1000, ORACLE_BLIND, "none", "does not recognise them either"),
+        (0.1, ORACLE_SEES, "inconclusive", "So the gradients leak, and the critic has not learned"),
+    ],
+)
+def test_no_leakage_is_found_only_where_an_oracle_finds_none(
+    noise: float, saw, level: str, said: str, tmp_path: Path, monkeypatch
+) -> None:
+    """A critic of constant scores, taken for one that learned, finds nothing in either."""
+    monkeypatch.setattr(measuring, "PLANTED", PLANTED[:1])
+    monkeypatch.setattr(seeing, "smallest_planted", lambda *_, **__: {SMALLEST_SEEN: "0.1"})
+    monkeypatch.setattr(summarising, "is_ignorant", lambda _: False)
+    drowned = {"defense": (f"noise:std={noise}",), "checkpoints": (0, 2)}
+    found = run_question(telling(), tmp_path, critic_iterations=1, **drowned)
+    told = {"iterations of the critic": "7"}
+    found = replace(
+        found,
+        measurements=[replace(one, details=one.details | told) for one in found.measurements],
+    )
+    (course,) = courses(found.measurements)
+    assert saw in course.peak.details.items()
+    (row,) = section(found, QUESTION, Path()).rows
+    assert row.level == level
+    assert said in row.text
+    metric = METRICS[course.peak.metric]
+    assert is_blind(course.peak, metric) == (saw == ORACLE_SEES)
+    (finding,) = assessment(found, Path()).findings
+    assert (finding.smallest is None) == (saw == ORACLE_SEES)
+
+
+def test_without_the_records_for_an_oracle_no_leakage_is_not_said(
+    tmp_path: Path, monkeypatch
+) -> None:
+    def refused(*_, **__):
+        raise InputError("there are 70 private records")
+
+    monkeypatch.setattr(seeing, "oracle_parts", refused)
+    found = run_question(silent(), tmp_path, checkpoints=(0,))
+    (course,) = courses(found.measurements)
+    assert ORACLE_UNKNOWN in course.peak.details.items()
+    assert level_of_peak(course.peak, course.placebo) == "inconclusive"
+    (row,) = section(found, QUESTION, Path()).rows
+    assert "recognise them is not measured: there are 70 private records." in row.text
 
 
 def test_every_figure_has_a_metric_a_step_and_an_interval(answer: Answer) -> None:

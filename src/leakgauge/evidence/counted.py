@@ -96,10 +96,10 @@ def smallest_visible(
 
 
 def is_blind(one: Measurement, metric: Metric) -> bool:
-    """Return whether the attack behind a figure learned nothing, or sees no planted leak."""
+    """Return whether the attack behind a figure saw too little, or sees no planted leak."""
     if one.details.get(metric.planted) == NONE_SEEN:
         return True
-    return metric.blind is not None and one.details.get(metric.blind[0]) == metric.blind[1]
+    return any(each in one.details.items() for each in metric.blind)
 
 
 def is_valid(one: Measurement, metric: Metric, measurements: Sequence[Measurement]) -> bool:

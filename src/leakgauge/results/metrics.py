@@ -1,7 +1,7 @@
 """Metrics with their title, unit and bounds; and the mean of a figure over several seeds."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,8 +32,8 @@ class Metric:
         headline: whether a grid's charts show the metric; they show the first one measured.
         tabled: whether tables of figures have a column for the metric.
         of_model: whether it measures the model, such as an accuracy, and not an attack.
-        blind: a detail, and its value in figures of attacks that learned nothing: they do not say
-            what the test could have seen.
+        blind: details with their values in figures of attacks that saw too little: such a figure
+            does not say what the test could have seen.
         blind_why: why no limit follows from such a figure, and what to do.
         planted: a detail with the smallest planted leak that the test sees, or ``NONE_SEEN``.
 
@@ -53,7 +53,7 @@ class Metric:
     headline: bool = False
     tabled: bool = True
     of_model: bool = False
-    blind: tuple[str, str] | None = None
+    blind: Collection[tuple[str, str]] = ()
     blind_why: str = "the attack learned nothing, so it shows no limit; use more records"
     planted: str = ""
 

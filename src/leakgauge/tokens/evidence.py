@@ -13,7 +13,10 @@ from leakgauge.tokens.report.rows import courses
 from leakgauge.tokens.report.wording import smallest
 from leakgauge.tokens.words import QUESTION
 
-NOT_KNOWN = "the critic learned nothing or sees no planted leak, so what it could see is not known"
+NOT_KNOWN = (
+    "the critic learned nothing, sees no planted leak, or finds nothing where an adversary that "
+    "knows the batches does, so what it could see is not known"
+)
 
 LIMITS = (
     "A bound in nats is not an attack. It shows that gradients leak, not what can be rebuilt.",

@@ -1,7 +1,7 @@
 """Gathers pairs of data features and gradients at one checkpoint."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_count
-from leakgauge.core.rng import stream, torch_stream
+from leakgauge.core.rng import derive, stream, torch_stream
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.data.split_members import dealt
 from leakgauge.defenses import Defense, none
@@ -121,11 +121,44 @@ def checkpoint_parts(
     check_names(task, data.x, how.features, list(how.layers))
     rows = _dealt(data, how.batch_size, seed)
     task = _without_running_statistics(task)
-    defense = how.defense or none()
-    fresh = defense.update.is_identity and defense.per_example is None
-    if fresh and not records_interact(task, params, data.x, data.y):
+    if _are_means(how.defense or none()) and not records_interact(task, params, data.x, data.y):
         return PairSplit(*_pools(task, params, data, how, rows, seed))
-    return PairSplit(*_gathered(task, params, data, how, rows, defense, seed))
+    return PairSplit(*_gathered(task, params, data, how, rows, seed))
+
+
+def oracle_parts(
+    task: Task, params: Params, data: Dataset, how: Gathering, *, seed: int
+) -> tuple[PairSplit, list[PairSplit]]:
+    """Return pairs at a checkpoint as ``checkpoint_parts`` does, and those that an oracle computes.
+
+    An oracle knows the model, the records of each batch and the defense, and not what the defense
+    drew. It computes the gradients without the defense, and under the defense with draws of its
+    own.
+
+    Args:
+        task: as for ``checkpoint_parts``, like all other arguments.
+        params: all trainable parameters at the checkpoint, by name.
+        data: private records.
+        how: settings of the gathering.
+        seed: seed of the split and of all draws.
+
+    Returns:
+        The pairs as sent, and the same pairs for each way of the oracle.
+    """
+    sent = checkpoint_parts(task, params, data, how, seed=seed)
+    defense = how.defense or none()
+    if _are_means(defense):
+        return sent, [sent]
+    rows = _dealt(data, how.batch_size, seed)
+    task = _without_running_statistics(task)
+    own = derive(seed, "oracle")
+    plain = PairSplit(*_gathered(task, params, data, replace(how, defense=None), rows, seed))
+    return sent, [plain, PairSplit(*_gathered(task, params, data, how, rows, seed, noise=own))]
+
+
+def _are_means(defense: Defense) -> bool:
+    """Return whether the gradient of a batch stays the mean of its records' gradients."""
+    return defense.update.is_identity and defense.per_example is None
 
 
 def _without_running_statistics(task: Task) -> Task:
@@ -204,10 +237,13 @@ def _gathered(
     data: Dataset,
     how: Gathering,
     rows: Sequence[Tensor],
-    defense: Defense,
     seed: int,
+    *,
+    noise: int | None = None,
 ) -> Iterator[FixedPairs]:
-    sketches = Sketches(how.width, seed)
+    """Yield the parts; ``noise`` is the seed of the defense's draws, by default ``seed``."""
+    sketches, defense = Sketches(how.width, seed), how.defense or none()
+    noise = seed if noise is None else noise
     known = {one.name: one.parameters for one in walk(task, data.x[:2])}
     names = {name: known[name] for name in how.layers}
     for number, (own, share) in enumerate(zip(rows, SHARES, strict=True)):
@@ -223,13 +259,13 @@ def _gathered(
             drawn,
             per_example=defense.per_example,
             rngs=lambda place, number=number: [  # type: ignore[misc]
-                torch_stream(seed, "record", number, place, one, device=data.y.device)
+                torch_stream(noise, "record", number, place, one, device=data.y.device)
                 for one in range(how.batch_size)
             ],
             max_bytes=MAX_BYTES,
         ):
             places = range(trials.start, trials.stop)
-            rngs = [torch_stream(seed, "noise", number, p, device=data.y.device) for p in places]
+            rngs = [torch_stream(noise, "noise", number, p, device=data.y.device) for p in places]
             sent = defense.update(grads, rngs)
             gradients = {
                 name: sketches(name, torch.cat([sent[key].flatten(1) for key in keys], dim=1))

@@ -7,7 +7,7 @@ from itertools import product
 
 from leakgauge.results.metrics import NONE_SEEN, UTILITY, Metric
 from leakgauge.tokens.settings import METHODS
-from leakgauge.tokens.words import SMALLEST_SEEN, TOKENS
+from leakgauge.tokens.words import ORACLE_SEES, ORACLE_UNKNOWN, SMALLEST_SEEN, TOKENS
 
 INFORMATION, IN_SAMPLE, PLACEBO = "information", "information_in_sample", "information_placebo"
 GAP, GAP_IN_SAMPLE, GAP_PLACEBO = "critic_gap", "critic_gap_in_sample", "critic_gap_placebo"
@@ -18,6 +18,9 @@ ATTACK = (PSNR, SSIM, MSE, LPIPS)
 MODEL = "model"
 IGNORANT = ("iterations of the critic", "0")
 """The detail of a figure for which a constant critic did best."""
+
+BLIND = (IGNORANT, ORACLE_SEES, ORACLE_UNKNOWN)
+"""Details of figures without a leak that do not say what their critic could have seen."""
 
 RANKS_BOUND, RANKS_GAP = "bound_ranks_attack", "gap_ranks_attack"
 
@@ -43,9 +46,10 @@ def smallest_seen(details: Mapping[str, str]) -> float | None:
 def sees_nothing(details: Mapping[str, str]) -> bool:
     """Return whether a figure does not say what its critic could have seen.
 
-    A constant critic did best, or it sees no planted leak.
+    A constant critic did best, it sees no planted leak, or it finds nothing where an oracle does,
+    or may do.
     """
-    return is_ignorant(details) or smallest_seen(details) == math.inf
+    return any(one in details.items() for one in BLIND) or smallest_seen(details) == math.inf
 
 
 def of_critic(figure: str, token: str, estimator: str) -> str:
@@ -75,7 +79,9 @@ _FAMILIES = {
         _unbounded("Largest held-out bound", "nats"),
         headline=True,
         tabled=True,
-        blind=IGNORANT,
+        blind=BLIND,
+        blind_why="the critic learned nothing, or finds nothing where the gradients of batches "
+        "differ, so it shows no limit; use more records",
         planted=SMALLEST_SEEN,
     ),
     PLACEBO: _unbounded("Bound of the placebo", "nats"),

@@ -27,6 +27,14 @@ PLANTED = (0.1, 0.2, 0.5, 1.0)
 SMALLEST_SEEN = "smallest planted leak that is seen, nats"
 """The detail of the largest figure where it shows no leak."""
 
+ORACLE = "information that an oracle finds, nats"
+"""The detail of the same figure: what an adversary finds that knows model and candidate batches."""
+
+ORACLE_SAW = "what an oracle recognises"
+ORACLE_SEES, ORACLE_BLIND = (ORACLE_SAW, "batches"), (ORACLE_SAW, "nothing")
+ORACLE_UNKNOWN = (ORACLE_SAW, "not known")
+"""The detail of the same figure on whether the oracle tells batches apart, and its values."""
+
 CHECKPOINT, STREAM = "checkpoint", "stream"
 STREAM_TO_CHECKPOINT = "stream-to-checkpoint"
 PAIRS = (CHECKPOINT, STREAM)

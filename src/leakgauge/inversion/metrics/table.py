@@ -45,7 +45,7 @@ NOT_KNOWN = ("defense", "not understood")
 
 _score = partial(
     Metric,
-    blind=UNFINISHED,
+    blind=(UNFINISHED,),
     blind_why="the search fell short of the true records, was stopped, or does not know the "
     "defense, so it shows no limit; "
     "search longer (--iterations, --restarts)",

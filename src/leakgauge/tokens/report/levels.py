@@ -4,7 +4,7 @@ from leakgauge.report.compare import Group
 from leakgauge.report.levels import HEADLINES
 from leakgauge.report.section import Badge, Level
 from leakgauge.results.measurements import Estimate, Measurement
-from leakgauge.tokens.metrics import INFORMATION, PLACEBO, is_ignorant, smallest_seen
+from leakgauge.tokens.metrics import INFORMATION, PLACEBO, sees_nothing, smallest_seen
 
 STRONG_NATS = 1.0
 CLEAR_NATS = 0.2
@@ -44,12 +44,12 @@ def level_of_peak(peak: Measurement | None, placebo: Measurement | None) -> Leve
 
     Without a leak it is inconclusive if the critic learned nothing: the noise of a constant critic
     says nothing about what a critic could have seen. So it is if the critic does not see a planted
-    leak of ``CLEAR_NATS``.
+    leak of ``CLEAR_NATS``, or if an oracle recognises batches by their gradients.
     """
     if peak is None:
         return "unknown"
     level = level_of(peak.estimate, None if placebo is None else placebo.estimate)
-    blind = is_ignorant(peak.details) or (smallest_seen(peak.details) or 0.0) > CLEAR_NATS
+    blind = sees_nothing(peak.details) or (smallest_seen(peak.details) or 0.0) > CLEAR_NATS
     return "inconclusive" if level == "none" and blind else level
 
 

@@ -12,7 +12,16 @@ from leakgauge.results.scores import smallest_detectable
 from leakgauge.tokens.metrics import INFORMATION, RANKS_BOUND, RANKS_GAP, is_ignorant, smallest_seen
 from leakgauge.tokens.report.rows import Course, InformationCurve
 from leakgauge.tokens.settings import BOUNDS
-from leakgauge.tokens.words import IN_EVALUATION, PLANTED, STREAM
+from leakgauge.tokens.words import (
+    IN_EVALUATION,
+    ORACLE,
+    ORACLE_BLIND,
+    ORACLE_SAW,
+    ORACLE_SEES,
+    ORACLE_UNKNOWN,
+    PLANTED,
+    STREAM,
+)
 
 FAR = 1e4
 """Largest figure printed in digits, as a critic's bound can diverge."""
@@ -76,30 +85,51 @@ def _found(one: Measurement, level: Level) -> str:
         f"No leak is found by {_who(one)}: the largest held-out {kind_of(what)} is "
         f"{figure(one.estimate.value)} nats ({_interval(one)})."
     )
+    return " ".join(filter(None, (text, _could_have_seen(one), of_oracle(one.details))))
+
+
+def _could_have_seen(one: Measurement) -> str:
+    """Return a sentence on the leaks that the critic of a figure without a leak could have seen."""
     if is_ignorant(one.details):
         return (
-            f"{text} But no critic did better than a constant one in "
+            "But no critic did better than a constant one in "
             f"{one.details['iterations allowed']} iterations, so this run does not say what it "
             "could have seen; one that learns longer, or from more records, may find a leak."
         )
     seen = smallest_seen(one.details)
     if seen is not None and math.isinf(seen):
         return (
-            f"{text} But the same critic sees no leak that is planted in these pairs, of up to "
+            "But the same critic sees no leak that is planted in these pairs, of up to "
             f"{figure(max(PLANTED))} nats, so this run does not say what it could have seen; "
             "more records, or a critic that learns longer, may show a leak."
         )
     if seen is not None:
         least = max(seen, smallest(one.estimate))
         return (
-            f"{text} Leaks that are planted in these pairs are seen from {figure(seen)} nats on, "
+            f"Leaks that are planted in these pairs are seen from {figure(seen)} nats on, "
             f"and the smallest such leak that this run could have seen is about {figure(least)} "
-            f"nats. {FEWER}"
+            "nats."
         )
     return (
-        f"{text} The smallest leak that this run could have seen is about "
-        f"{figure(smallest(one.estimate))} nats (with 80 % power). {FEWER}"
+        "The smallest leak that this run could have seen is about "
+        f"{figure(smallest(one.estimate))} nats (with 80 % power)."
     )
+
+
+def of_oracle(details: Mapping[str, str]) -> str:
+    """Return sentences on what an oracle finds where a critic finds no leak."""
+    found, saw = details.get(ORACLE, ""), details.get(ORACLE_SAW)
+    who = "an adversary that knows the model and the candidate batches"
+    if saw == ORACLE_SEES[1]:
+        return (
+            f"But {who} recognises batches by their gradients: it finds {found} nats. So the "
+            f"gradients leak, and the critic has not learned how. {FEWER}"
+        )
+    if saw == ORACLE_BLIND[1]:
+        return f"{who.capitalize()} does not recognise them either: it finds {found} nats."
+    if saw == ORACLE_UNKNOWN[1]:
+        return f"Whether {who} would recognise them is {found}."
+    return FEWER
 
 
 FEWER = (

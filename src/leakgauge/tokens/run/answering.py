@@ -11,9 +11,10 @@ from leakgauge.runs.parts import Kept, begin, each_once
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 from leakgauge.tokens.run.attacking import attacked
-from leakgauge.tokens.run.measuring import CheckpointFigure, measured, smallest_planted
+from leakgauge.tokens.run.measuring import CheckpointFigure, measured
 from leakgauge.tokens.run.preparing import TokensPrepared
-from leakgauge.tokens.run.summarising import Peak, peak_of, summarised, widened
+from leakgauge.tokens.run.seeing import what_is_seen
+from leakgauge.tokens.run.summarising import peak_of, summarised
 from leakgauge.tokens.run.training import ModelCheckpoint, trained
 from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION, STREAM_TO_CHECKPOINT
@@ -44,7 +45,9 @@ def answer(
         jobs["attack"] = attacked
     results = _results(prepared, course, jobs, folder, progress, workers)
     missing = tuple(dict.fromkeys(text for _, one in results for text in one["missing"]))
-    seen = _planted(prepared, course, results, folder, progress, workers)
+    peaks = {text: peak_of(spec, _figures(results, text)) for text in spec.defenses}
+    bare = _without_source(prepared)
+    seen = what_is_seen(bare, course, peaks, folder, progress, workers)
     measurements: list[Measurement] = []
     for text in spec.defenses:
         cell = CellContext(
@@ -97,51 +100,9 @@ def _results(
     return [(at_of[name][0], dict(about)) for name, (_, about) in parts.items()]
 
 
-def _planted(
-    prepared: TokensPrepared,
-    course: Sequence[ModelCheckpoint],
-    results: Sequence[tuple[ModelCheckpoint, JobResult]],
-    folder: WorkFolder,
-    progress: Progress,
-    workers: int | None,
-) -> dict[str, JobResult]:
-    """Return what the critic of the largest bound sees, for each defense that shows no leak.
-
-    A critic that learned nothing is inconclusive as it is: it may see a planted leak, which is the
-    easiest of its size, and miss the leak of the data.
-    """
-    spec, at_of = prepared.spec, {(at.defense, at.step): at for at in course}
-    peaks = {text: peak_of(spec, _figures(results, text)) for text in spec.defenses}
-    jobs: dict[str, tuple[str, ModelCheckpoint, Peak]] = {
-        f"{text}/planted-{one.step:06d}-{one.token}-{one.method}-{one.looks}": (
-            text,
-            at_of[text, one.step],
-            one,
-        )
-        for text, one in peaks.items()
-        if one is not None and one.bound.low <= 0 and not one.ignorant
-    }
-    if not jobs:
-        return {}
-    bare = _without_source(prepared)
-    parts, _ = each_once(
-        folder,
-        {name: digest_of(at.tensors) for name, (_, at, _) in jobs.items()},
-        lambda left: {name: partial(_seen, bare, *jobs[name][1:]) for name in left},
-        partial(progress.step, f"{QUESTION}: planting leaks"),
-        workers=workers,
-    )
-    return {jobs[name][0]: dict(about) for name, (_, about) in parts.items()}
-
-
 def _without_source(prepared: TokensPrepared) -> TokensPrepared:
     """Return what jobs need: no source, which may be large."""
     return replace(prepared, source=None)  # type: ignore[arg-type]
-
-
-def _seen(prepared: TokensPrepared, at: ModelCheckpoint, peak: Peak) -> Kept:
-    ends = partial(widened, looks=peak.looks)
-    return {}, smallest_planted(prepared, at, token=peak.token, method=peak.method, ends=ends)
 
 
 def _one(prepared: TokensPrepared, at: ModelCheckpoint, job: CheckpointMeasure) -> Kept:

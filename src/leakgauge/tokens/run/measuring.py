@@ -7,12 +7,11 @@ from itertools import product
 from typing import Any, Self
 
 import torch
-from torch import Tensor
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import derive, stream, torch_stream
 from leakgauge.core.threads import one_thread
-from leakgauge.core.types import Params, Task
+from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.metrics import NONE_SEEN
 from leakgauge.runs.records import IN_TRAINING_MODE
@@ -184,26 +183,33 @@ def _parts(
     spec = prepared.spec
     if spec.pairs == STREAM:
         return split_stream(pairs_of(at.pairs)) if at.pairs else None
-    data = prepared.rows(_chosen(prepared))
-    how = Gathering(
+    seed = derive(spec.seed, QUESTION, "pairs")
+    return checkpoint_parts(
+        task, params, private_records(prepared), gathering(prepared, at), seed=seed
+    )
+
+
+def gathering(prepared: TokensPrepared, at: ModelCheckpoint) -> Gathering:
+    """Return the settings of the pairs at a checkpoint."""
+    spec = prepared.spec
+    return Gathering(
         layers=prepared.layers,
         batch_size=spec.batch_size,
         features=prepared.features,
         width=spec.width,
         defense=defense_of(spec, at.defense),
     )
-    return checkpoint_parts(task, params, data, how, seed=derive(spec.seed, QUESTION, "pairs"))
 
 
-def _chosen(prepared: TokensPrepared) -> Tensor:
-    """Return the private rows for pairs, the same at every checkpoint."""
+def private_records(prepared: TokensPrepared) -> Dataset:
+    """Return the private records for pairs, the same at every checkpoint."""
     spec = prepared.spec
     need = fewest_records(spec.batch_size)
     if prepared.data.users is not None:
         need = round(ROOM * need)
     drawn = stream(spec.seed, QUESTION, "records").permutation(len(prepared.private))
     kept = torch.from_numpy(drawn[: max(spec.records, need)])
-    return prepared.private[kept.sort().values]
+    return prepared.rows(prepared.private[kept.sort().values])
 
 
 def _paper_pairs(parts: PairSplit, spec: TimelineSpec) -> PairSplit:
