@@ -316,12 +316,35 @@ def test_a_mechanism_of_the_user_s(go: Go, tmp_path: Path) -> None:
 
 
 def test_what_is_assumed_of_an_own_mechanism_is_said(go: Go, tmp_path: Path) -> None:
-    """One number is read of each release: noise on half of the coordinates looks the same."""
+    """With the norm as the score, noise on half of the coordinates looks the same."""
     name = f"own_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(OWN.format(clip=CLIP, noise=10))
-    said = "assumes independent noise in every coordinate"
-    assert said in go("--noise", 10, "--mechanism", f"{name}:right")[1]
-    assert said not in go("--noise", 10)[1]
+    own = "--noise", 10, "--mechanism", f"{name}:right"
+    said, of_pilot = "assumes independent noise in every coordinate", "A pilot looked for"
+    assert of_pilot in go(*own)[1]
+    assert said in go(*own, "--statistic", "norm", "--out", tmp_path / "norm")[1]
+    ours = go("--noise", 10, "--out", tmp_path / "ours")[1]
+    assert not any(one in ours for one in (said, of_pilot))
+
+
+def test_where_the_releases_of_an_own_mechanism_are_read_is_said(go: Go, tmp_path: Path) -> None:
+    """Half of the coordinates have no noise; along the difference alone it is not refuted."""
+    name = f"half_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(
+        OWN.format(clip=CLIP, noise=10)
+        + """
+
+def half(grads, generator):
+    without, noisy = released(grads, generator, 0.0), right(grads, generator)
+    return {name: mixed(leaf, without[name]) for name, leaf in noisy.items()}
+
+def mixed(one, other):
+    return torch.where(torch.arange(one.numel()).reshape(one.shape) % 2 == 0, one, other)
+"""
+    )
+    out = go("--noise", 10, "--mechanism", f"{name}:half")[1]
+    assert "The promise does not hold" in out
+    assert "Some coordinates have less noise than others, and the releases are read there." in out
 
 
 def test_opacus_by_name(go: Go) -> None:

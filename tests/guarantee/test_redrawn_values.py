@@ -21,6 +21,7 @@ from leakgauge.guarantee import (
     Norm,
     audit_pair,
 )
+from leakgauge.guarantee.directions import PILOT
 from leakgauge.guarantee.question import QUESTION
 from leakgauge.guarantee.release import hypotheses_of, make_releases, redrawn
 from leakgauge.guarantee.spec import GuaranteeSpec
@@ -75,12 +76,16 @@ def test_new_values_are_uniform_and_never_the_own_one(role: str) -> None:
 
 
 def test_a_mechanism_gets_the_own_value_and_each_new_one_equally_often() -> None:
-    """200 releases choose the threshold and 200 are scored, half of each under H1."""
+    """200 releases choose the threshold and 200 are scored, half of each under H1.
+
+    Those of a pilot, which come first, have the own value.
+    """
     mechanism = Recorder(DPSGDMechanism(0.5, 1.0))
     audit_pair(a_task(), None, a_pair(), mechanism, claimed=mechanism.claim, trials=200)
     known = literal_gradients(1e9)
     which = torch.cdist(torch.stack(mechanism.given), known).argmin(dim=1)
-    counts = torch.bincount(which, minlength=4).tolist()
+    assert not which[:PILOT].any()
+    counts = torch.bincount(which[PILOT:], minlength=4).tolist()
     assert counts[0] == 200
     assert sum(counts[1:]) == 200
     assert stats.chisquare(counts[1:]).pvalue > 1e-4

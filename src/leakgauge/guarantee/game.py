@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.gradients import MAX_BYTES, params_of
+from leakgauge.guarantee.directions import clearest, piloted
 from leakgauge.guarantee.filter import FilterMechanism
 from leakgauge.guarantee.mechanism import DPSGDMechanism, Mechanism
 from leakgauge.guarantee.pair import NeighbourPair
@@ -30,6 +31,8 @@ class AuditResult(Shown):
         clip: clip of the claimed mechanism; for a filter that has none, that of the search.
         theory: the promises.
         law: law of the noise that the mechanism claims.
+        direction: the direction that releases are read along, one of ``DIRECTIONS``; empty where
+            no pilot chose it.
     """
 
     canary: str = field(kw_only=True)
@@ -39,6 +42,7 @@ class AuditResult(Shown):
     clip: float = field(kw_only=True)
     theory: PairTheory = field(kw_only=True)
     law: str = field(kw_only=True)
+    direction: str = field(kw_only=True, default="")
 
     @property
     def distance_over_clip(self) -> float:
@@ -187,15 +191,19 @@ def audit_hypotheses(
         canary: origin of the gradients.
         attributes: N, number of original columns of a record.
     """
+    pilot = None
+    if type(statistic) is LikelihoodRatio and not isinstance(mechanism, _OURS):
+        pilot = piloted(hypotheses, mechanism, seed=seed)
     parts = make_releases(
         hypotheses,
         mechanism,
-        statistic,
+        pilot or statistic,
         each=trials // 2,
         seed=seed,
         max_bytes=max_bytes,
         checkpoint=checkpoint,
     )
+    parts, direction = (parts, "") if pilot is None else clearest(parts)
     shown = shown_by(parts, statistic, law=claim.law, delta=delta, confidence=confidence)
     theory = theory_for(
         claim, hypotheses, delta=delta, attributes=attributes, near=near, releases=releases
@@ -209,7 +217,12 @@ def audit_hypotheses(
         clip=claim.clip,
         theory=theory,
         law=claim.law,
+        direction=direction,
     )
+
+
+_OURS = (DPSGDMechanism, FilterMechanism)
+"""Mechanisms of this package, whose noise is that of their claims."""
 
 
 def theory_for(

@@ -21,6 +21,13 @@ ODD, APART = "shape", "neighbours"
 """Details of figures whose scores contradict the known noise, and of a pair that are not
 neighbours of the promise."""
 
+DIRECTION = "direction"
+"""The detail on the direction that the releases of a mechanism of others are read along."""
+
+DIFFERENCE, COORDINATES, SHARED = "difference", "coordinates", "shared"
+"""Its values: the difference of the expected gradients; weighted by each coordinate's noise; where
+noise that coordinates share is least."""
+
 METRICS = {
     EPSILON: Metric(title="Epsilon, measured", high=math.inf, chance=0.0),
     GAUSSIAN: Metric(

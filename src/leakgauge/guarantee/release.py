@@ -210,6 +210,27 @@ def make_releases(
     return ReleaseParts(chosen, judged, (first, second), shifts)
 
 
+def pilot_releases(
+    hypotheses: Hypotheses, mechanism: Mechanism, count: int, *, seed: int, max_bytes: int
+) -> Grads:
+    """Return releases under H0 of their own, leaves ``[count, *p]``.
+
+    Args:
+        hypotheses: gradients under both hypotheses.
+        mechanism: makes the releases.
+        count: number of releases.
+        seed: seed of the noise.
+        max_bytes: largest memory for the releases that are made at once.
+
+    Raises:
+        InputError: a release is not one finite gradient.
+    """
+    names, batch = (seed, "pilot", 0), hypotheses.batch(0)
+    kept = Checkpoint(None)
+    made = [*_releases(mechanism, batch, range(count), names, max_bytes, kept)]
+    return {name: torch.cat([one[name] for one in made]) for name in batch}
+
+
 def _parts(
     hypotheses: Hypotheses,
     mechanism: Mechanism,

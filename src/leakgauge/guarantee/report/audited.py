@@ -13,6 +13,7 @@ from leakgauge.guarantee.filter import BATCH, claim_of, is_filter
 from leakgauge.guarantee.metrics import (
     APART,
     CLAIMED,
+    DIRECTION,
     DISTANCE_OVER_CLIP,
     EPSILON,
     GAUSSIAN,
@@ -69,6 +70,11 @@ class AuditedGuarantee:
     def theory(self) -> Mapping[str, float]:
         """The epsilons that are known without a measurement, by name."""
         return self.epsilon.theory
+
+    @property
+    def direction(self) -> str:
+        """The direction that the releases are read along; empty where no pilot chose it."""
+        return self.epsilon.details.get(DIRECTION, "")
 
     @property
     def saturated(self) -> bool:

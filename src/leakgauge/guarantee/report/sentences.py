@@ -5,10 +5,16 @@ import math
 from leakgauge.core.numbers import rounded_up
 from leakgauge.defenses.claims import SERVED, Claim, sensitivity_for
 from leakgauge.guarantee.filter import claim_of, is_filter
-from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN, GAUSSIAN_TEST, LAPLACE_TEST, TRAINING
+from leakgauge.guarantee.metrics import (
+    EPSILON,
+    GAUSSIAN,
+    GAUSSIAN_TEST,
+    LAPLACE_TEST,
+    TRAINING,
+)
 from leakgauge.guarantee.report.audited import AuditedGuarantee
+from leakgauge.guarantee.report.noise import along, assumed_of_noise
 from leakgauge.guarantee.report.titles import EXACTLY, UPPER
-from leakgauge.guarantee.spec import MECHANISMS
 from leakgauge.privacy.estimate import noise_for_epsilon
 from leakgauge.privacy.promises import RECORD, GaussianRelease
 from leakgauge.report.section import Level
@@ -153,23 +159,13 @@ def _outcome(audited: AuditedGuarantee) -> str:
             f"{VIOLATED}: {_BY[audited.deciding]}, the releases mean an epsilon of at least "
             f"{short(audited.shown)}, more than is promised for this record. A correct mechanism "
             f"gives this verdict in at most {_percent(1 - _confidence(audited))} of 100 audits; "
-            "repeat with another --seed."
+            f"repeat with another --seed.{along(audited)}"
         )
     what = "the promise" if audited.claimed is None else "what follows from the noise"
     return (
         f"The audit found nothing against {what}. This is not a proof: another record may "
-        f"show more, and {largest_words(audited, audited.deciding)}.{_of_one_number(audited)}"
-    )
-
-
-def _of_one_number(audited: AuditedGuarantee) -> str:
-    """Return what is assumed of a mechanism of a user's own; empty for those that are known."""
-    name = str(audited.settings["mechanism"])
-    if name in MECHANISMS or is_filter(name):
-        return ""
-    return (
-        " Each release is read as one number, which assumes independent noise in every coordinate: "
-        "a coordinate without noise, or noise that several share, goes unseen."
+        f"show more, and {largest_words(audited, audited.deciding)}.{along(audited)}"
+        f"{assumed_of_noise(audited)}"
     )
 
 
