@@ -5,6 +5,7 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,8 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import derive
 from leakgauge.evidence.counted import is_blind, smallest_visible
 from leakgauge.gradients.factored.factors import Factoring
+from leakgauge.report.compare import Group, by_knowledge
+from leakgauge.results.measurements import Estimate
 from leakgauge.runs.question import Answer, Silent
 from leakgauge.runs.work import WorkFolder
 from leakgauge.tokens.evidence import assessment
@@ -20,7 +23,7 @@ from leakgauge.tokens.features import record_features
 from leakgauge.tokens.metrics import METRICS
 from leakgauge.tokens.question import QUESTION
 from leakgauge.tokens.report.as_json import as_json
-from leakgauge.tokens.report.levels import level_of, level_of_peak
+from leakgauge.tokens.report.levels import badge, level_of, level_of_peak
 from leakgauge.tokens.report.rows import courses
 from leakgauge.tokens.report.section import section
 from leakgauge.tokens.run import measuring, seeing, summarising
@@ -208,6 +211,32 @@ def test_no_leakage_is_found_only_where_an_oracle_finds_none(
     assert is_blind(course.peak, metric) == (saw == ORACLE_SEES)
     (finding,) = assessment(found, Path()).findings
     assert (finding.smallest is None) == (saw == ORACLE_SEES)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "level"),
+    [
+        (({SMALLEST_SEEN: "0.1"}, {SMALLEST_SEEN: "0.1"}), "none"),
+        (({SMALLEST_SEEN: "0.1"}, {SMALLEST_SEEN: "none"}), "inconclusive"),
+        (({SMALLEST_SEEN: "0.1"}, {SMALLEST_SEEN: "0.5"}), "inconclusive"),
+        (({}, dict([ORACLE_SEES])), "inconclusive"),
+        ((dict([ORACLE_BLIND]), dict([ORACLE_UNKNOWN])), "inconclusive"),
+        ((dict([ORACLE_BLIND]), dict([ORACLE_BLIND])), "none"),
+        (({}, {"iterations of the critic": "0"}), "inconclusive"),
+    ],
+)
+def test_one_seed_that_saw_too_little_makes_no_leakage_of_a_grid_doubtful(
+    nothing: Answer, seeds, level: str
+) -> None:
+    (course,) = courses(nothing.measurements)
+    quiet = Estimate(0.0, -0.01, 0.01, 100)
+    cells = [
+        SimpleNamespace(measurements=[replace(course.peak, estimate=quiet, details=about)])
+        for about in seeds
+    ]
+    for several in (cells, cells[::-1]):
+        ((_, means),) = by_knowledge(several, METRICS).items()
+        assert badge(Group({}, "adaptive", (), means)).level == level
 
 
 def test_without_the_records_for_an_oracle_no_leakage_is_not_said(

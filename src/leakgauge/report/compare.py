@@ -14,7 +14,7 @@ from leakgauge.results.measurements import (
     Measurement,
     rounds_of,
 )
-from leakgauge.results.metrics import Metric, metric_named, over_seeds
+from leakgauge.results.metrics import Metric, doubtful_details, metric_named, over_seeds
 
 MAIN = ("data", "ask", ADVERSARY, "defense")
 """Settings that a page names before others."""
@@ -294,7 +294,11 @@ def _whole(cell: FinishedCell) -> list[Measurement]:
 def _means(
     measurements: Sequence[Measurement], metrics: Mapping[str, Metric]
 ) -> dict[str, Measurement]:
-    """Return each metric's first measurement with the mean of all seeds in its place."""
+    """Return each metric's first measurement with the mean of all seeds in its place.
+
+    Its details are those of ``doubtful_details``: one seed that saw too little makes a verdict of
+    no leak doubtful.
+    """
     by_metric: dict[str, list[Measurement]] = {}
     for one in measurements:
         by_metric.setdefault(one.metric, []).append(one)
@@ -303,6 +307,7 @@ def _means(
             several[0],
             estimate=over_seeds(several, metric_named(name, metrics)),
             chance=sum(one.chance for one in several) / len(several),
+            details=doubtful_details(several, metric_named(name, metrics)),
             theory={
                 key: sum(one.theory[key] for one in several) / len(several)
                 for key in several[0].theory
