@@ -214,6 +214,17 @@ def test_no_leakage_is_found_only_where_an_oracle_finds_none(
 
 
 @pytest.mark.parametrize(
+    ("low", "high", "saw"),
+    [(0.1, 0.3, ORACLE_SEES), (-0.1, 0.1, ORACLE_BLIND), (-0.1, 0.25, ORACLE_UNKNOWN)],
+)
+def test_an_oracle_that_could_have_missed_a_clear_leak_recognises_nothing_for_sure(
+    low: float, high: float, saw
+) -> None:
+    found = {"estimate": vars(Estimate((low + high) / 2, low, high, 100)), "most": 3.5}
+    assert saw in seeing._told({4: found}, "").items()
+
+
+@pytest.mark.parametrize(
     ("seeds", "level"),
     [
         (({SMALLEST_SEEN: "0.1"}, {SMALLEST_SEEN: "0.1"}), "none"),
@@ -251,7 +262,7 @@ def test_without_the_records_for_an_oracle_no_leakage_is_not_said(
     assert ORACLE_UNKNOWN in course.peak.details.items()
     assert level_of_peak(course.peak, course.placebo) == "inconclusive"
     (row,) = section(found, QUESTION, Path()).rows
-    assert "recognise them is not measured: there are 70 private records." in row.text
+    assert "recognises them is not known: it cannot be evaluated, since there are 70" in row.text
 
 
 def test_every_figure_has_a_metric_a_step_and_an_interval(answer: Answer) -> None:

@@ -27,7 +27,10 @@ PLANTED = (0.1, 0.2, 0.5, 1.0)
 SMALLEST_SEEN = "smallest planted leak that is seen, nats"
 """The detail of the largest figure where it shows no leak."""
 
-ORACLE = "information that an oracle finds, nats"
+CLEAR_NATS = 0.2
+"""Leak in nats that a run without a leak must be able to see."""
+
+ORACLE = "oracle"
 """The detail of the same figure: what an adversary finds that knows model and candidate batches."""
 
 ORACLE_SAW = "what an oracle recognises"

@@ -5,9 +5,9 @@ from leakgauge.report.levels import HEADLINES
 from leakgauge.report.section import Badge, Level
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.tokens.metrics import INFORMATION, PLACEBO, sees_nothing, smallest_seen
+from leakgauge.tokens.words import CLEAR_NATS
 
 STRONG_NATS = 1.0
-CLEAR_NATS = 0.2
 NOTHING_NATS = 0.1
 """Largest upper end of an interval for the verdict of no leak."""
 

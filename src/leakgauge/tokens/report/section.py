@@ -18,7 +18,6 @@ from leakgauge.tokens.metrics import METRICS
 from leakgauge.tokens.report.as_json import lines
 from leakgauge.tokens.report.charts import bound_chart, scores_chart
 from leakgauge.tokens.report.levels import (
-    CLEAR_NATS,
     NOTHING_NATS,
     STRONG_NATS,
     headline,
@@ -38,7 +37,7 @@ from leakgauge.tokens.report.wording import (
     verdict,
 )
 from leakgauge.tokens.spec import TimelineSpec
-from leakgauge.tokens.words import QUESTION, TOKENS
+from leakgauge.tokens.words import CLEAR_NATS, QUESTION, TOKENS
 
 _NAV = (
     ("verdict", "Verdict"),

@@ -122,13 +122,13 @@ def of_oracle(details: Mapping[str, str]) -> str:
     who = "an adversary that knows the model and the candidate batches"
     if saw == ORACLE_SEES[1]:
         return (
-            f"But {who} recognises batches by their gradients: it finds {found} nats. So the "
+            f"But {who} recognises batches by their gradients: {found}. So the "
             f"gradients leak, and the critic has not learned how. {FEWER}"
         )
     if saw == ORACLE_BLIND[1]:
-        return f"{who.capitalize()} does not recognise them either: it finds {found} nats."
+        return f"{who.capitalize()} does not recognise them either: {found}."
     if saw == ORACLE_UNKNOWN[1]:
-        return f"Whether {who} would recognise them is {found}."
+        return f"Whether {who} recognises them is not known: {found}."
     return FEWER
 
 

@@ -20,9 +20,22 @@ from leakgauge.tokens.run.preparing import TokensPrepared
 from leakgauge.tokens.run.summarising import Peak, widened
 from leakgauge.tokens.run.training import ModelCheckpoint
 from leakgauge.tokens.settings import CriticSettings
-from leakgauge.tokens.words import ORACLE, ORACLE_BLIND, ORACLE_SEES, ORACLE_UNKNOWN, QUESTION
+from leakgauge.tokens.words import (
+    CLEAR_NATS,
+    ORACLE,
+    ORACLE_BLIND,
+    ORACLE_SEES,
+    ORACLE_UNKNOWN,
+    QUESTION,
+)
 
 Details = Mapping[str, str]
+
+ROOMY = 2
+"""Times the records above which held-out figures are not low, so that the interval is narrow."""
+
+GROUP = 32
+"""Number of candidates; with more the interval is wider, as fewer groups fit into a block."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +116,14 @@ def _oracle(prepared: TokensPrepared, at: ModelCheckpoint) -> Kept | str:
     """Return what an oracle finds at a checkpoint, or why it cannot be evaluated."""
     spec = prepared.spec
     with one_thread():
-        few = replace(spec, records=min(spec.records, roomy_records(spec.batch_size)))
+        few = replace(spec, records=min(spec.records, ROOMY * roomy_records(spec.batch_size)))
         data = private_records(replace(prepared, spec=few))
         seed = derive(spec.seed, QUESTION, "oracle")
         try:
             sent, known = oracle_parts(
                 *at.task(prepared.task), data, gathering(prepared, at), seed=seed
             )
-            found, most = oracle_information(sent, known, CriticSettings(), seed=seed)
+            found, most = oracle_information(sent, known, CriticSettings(group=GROUP), seed=seed)
         except InputError as error:
             return str(error)
     return {}, {"estimate": vars(found), "most": most}
@@ -124,12 +137,16 @@ def _planted(prepared: TokensPrepared, at: ModelCheckpoint, peak: Peak) -> Kept:
 def _told(by_step: Mapping[int, Mapping[str, Any]], why: str) -> Details:
     """Return what an oracle finds at most, as details; ``why`` says why nothing is known."""
     if not by_step:
-        return {**dict([ORACLE_UNKNOWN]), ORACLE: f"not measured: {why}"}
+        return {**dict([ORACLE_UNKNOWN]), ORACLE: f"it cannot be evaluated, since {why}"}
     step = max(by_step, key=lambda one: (by_step[one]["estimate"]["value"], -one))
     most = by_step[step]["most"]
     found = at_most(widened(Estimate(**by_step[step]["estimate"]), len(by_step)), most)
-    text = f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f}) of at most {most:.3f}"
-    return {
-        **dict([ORACLE_SEES if found.low > 0 else ORACLE_BLIND]),
-        ORACLE: f"{text}, at sub-epoch {step}",
-    }
+    text = (
+        f"it finds {found.value:.3f} nats ({found.low:.3f} to {found.high:.3f}) of at most "
+        f"{most:.3f}, at sub-epoch {step}"
+    )
+    if found.low > 0:
+        return {**dict([ORACLE_SEES]), ORACLE: text}
+    if found.high <= CLEAR_NATS:
+        return {**dict([ORACLE_BLIND]), ORACLE: text}
+    return {**dict([ORACLE_UNKNOWN]), ORACLE: f"{text}, and more records would narrow that"}
