@@ -162,6 +162,7 @@ def test_a_picture_comes_back_from_what_a_client_sent(go: Go, tmp_path: Path) ->
         assert found.pop("seconds_per_iteration") > 0
         assert found.pop("report") == str(tmp_path / f"{number}" / "report.html")
         assert found.pop("matched") > 0.99
+        assert found.pop("matched_in_direction") > 0.99
         assert "knows the update" in found.pop("threat_model")
         assert found.pop("assumed") == [None, "plain SGD (no optimizer is named)"][number]
         facts = {"method": "leakgauge", "records": 1, "iterations": 100}
@@ -173,6 +174,21 @@ def test_a_picture_comes_back_from_what_a_client_sent(go: Go, tmp_path: Path) ->
         apart = (pictures["0"].float() / 255 - x).abs().mean()
         assert apart < 0.03, number
         assert apart < 0.2 * (x - x.mean()).abs().mean()
+
+
+def test_a_clipped_gradient_is_matched_in_direction(go: Go, tmp_path: Path) -> None:
+    """The picture comes back, and the size of its gradient is not that of the update."""
+    x, y = truth(1, *PICTURE), torch.tensor([2])
+    whole = gradient(x, y, batch_size=1)
+    clipped = replace(whole, values={n: 0.02 * leaf for n, leaf in whole.values.items()})
+    found = told(go, clipped, "--iterations", 100, "--out", tmp_path / "run")
+    assert found["matched"] < 0.5
+    assert found["matched_in_direction"] > 0.99
+    pictures = load_file(tmp_path / "run" / CELL / "pictures.safetensors")
+    assert (pictures["0"].float() / 255 - x).abs().mean() < 0.03
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Matched in direction to" in page
+    assert "clipped or rescaled" in page
 
 
 def test_the_record_holds_the_loss_alone(go: Go, tmp_path: Path) -> None:

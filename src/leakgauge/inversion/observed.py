@@ -148,6 +148,8 @@ class Reconstruction:
         notes: reasons why records are missing, one sentence each.
         matched: ``objective.agreement`` of the update of ``x`` and the one that was sent ``[T]``;
             None without a search. It is 1 where the search reproduces the update.
+        aligned: ``objective.direction`` of both ``[T]``; None likewise. It is 1 where the search
+            reproduces a multiple of the update, such as of a clipped one.
         certified: whether the gradient of the records equals the received one to rounding ``[T]``,
             as 0 or 1; None for a method that does not compute it.
         label_residual: distance of counted labels from whole numbers ``[T]``, in records; None
@@ -176,6 +178,7 @@ class Reconstruction:
     snapshots: Tensor
     notes: tuple[str, ...] = ()
     matched: Tensor | None = None
+    aligned: Tensor | None = None
     label_residual: Tensor | None = None
     certified: Tensor | None = None
     restart_x: Tensor | None = None

@@ -59,6 +59,9 @@ about 0.97 to 0.99 under softly simulated Adam. Of records that were found under
 the direction agrees to 0.98 or more, and this figure, which counts the size too, is 0.87 to 0.91
 (clients with 4 images of CIFAR-10, a small network)."""
 
+ALIGNED = "match of the direction alone"
+"""The detail of a match of updates on the match of their directions, from 0 to 1."""
+
 ONE_STEP, EQUAL_GRADIENTS, WITHOUT = DOUBTS = (
     "one local step",
     "equal gradients at all",

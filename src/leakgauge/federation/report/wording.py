@@ -199,7 +199,7 @@ def _training(table: UpdateTable) -> str:
     said = [f"Assumed: {assumed}."] if assumed else []
     if table.matched is not None:
         of = f" This is the worst of {len(table.cells)} updates." if len(table.cells) > 1 else ""
-        said.insert(0, matched_sentence(table.matched.estimate.value) + of)
+        said.insert(0, matched_sentence(table.matched) + of)
     return " ".join(said)
 
 

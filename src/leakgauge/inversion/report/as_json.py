@@ -26,7 +26,7 @@ from leakgauge.inversion.metrics.table import (
 from leakgauge.inversion.report.ladder import Step, breaking, ladder_of
 from leakgauge.inversion.report.threat_model import threat_model
 from leakgauge.inversion.run.kept import read_facts
-from leakgauge.inversion.words import ASSUMED, LAYER
+from leakgauge.inversion.words import ALIGNED, ASSUMED, LAYER
 from leakgauge.report.facts import plain_interval
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.results.measurements import Measurement, Run
@@ -107,12 +107,15 @@ def _of_update(run: Run, test: Test, facts: Plain) -> Plain:
     assert loss is not None
     iterations = run.settings["iterations"] or 0  # a method without a search has none
     certified, in_layer = test.at(CERTIFIED), test.at(LAYER_CERTIFIED)
+    matched = test.at(MATCHED)
+    aligned = None if matched is None else matched.details.get(ALIGNED)
     return {
         "method": test.adversary,
         "records": loss.estimate.n,
         "iterations": iterations,
         "loss": loss.estimate.value,
-        "matched": None if (one := test.at(MATCHED)) is None else one.estimate.value,
+        "matched": None if matched is None else matched.estimate.value,
+        "matched_in_direction": None if aligned is None else float(aligned),
         "assumed": loss.details.get(ASSUMED),
         "labels": facts["labels"],
         "warnings": facts["warnings"],

@@ -167,7 +167,7 @@ def _training(test: Test, verdict: InversionVerdict) -> str:
     if short is not None and verdict.words in (SHORT, STOPPED, UNKNOWN_DEFENSE):
         said.append(short_sentence(short, verdict.words))
     elif matched is not None and verdict.level in ("none", "unknown", "inconclusive"):
-        said.append(matched_sentence(matched.estimate.value))
+        said.append(matched_sentence(matched))
     if loss is not None and ASSUMED in loss.details:
         said.append(f"Assumed: {loss.details[ASSUMED]}.")
     return " ".join(said)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from leakgauge.inversion.metrics.table import NOT_KNOWN, TOKEN_ACCURACY
 from leakgauge.inversion.report.by_scores import InversionVerdict
-from leakgauge.inversion.words import DOUBTS, SHORT, STOPPED, UNKNOWN_DEFENSE
+from leakgauge.inversion.words import ALIGNED, DOUBTS, SHORT, STOPPED, UNKNOWN_DEFENSE
 from leakgauge.inversion.words import MATCHED as LEAST_MATCHED
 from leakgauge.report.wording import count, percent
 from leakgauge.results.measurements import Measurement
@@ -52,15 +52,18 @@ def is_understood(matched: Measurement | None, assumed: str) -> bool:
     return reproduced and not any(doubt in assumed for doubt in DOUBTS)
 
 
-def matched_sentence(value: float) -> str:
-    """Return how well the update of rebuilt records matches the one that was sent, in words.
-
-    >>> matched_sentence(0.98)
-    'Matched: the update of the rebuilt records matches the sent one to 98 %.'
-    """
+def matched_sentence(matched: Measurement) -> str:
+    """Return how well the update of rebuilt records matches the one that was sent, in words."""
+    value, aligned = matched.estimate.value, matched.details.get(ALIGNED)
     ours = f"the update of the rebuilt records matches the sent one to {percent(max(value, 0.0))}"
     if value >= LEAST_MATCHED:
         return f"Matched: {ours}."
+    if aligned is not None and float(aligned) >= LEAST_MATCHED:
+        return (
+            f"Matched in direction to {percent(float(aligned))}, and not in size: {ours}. The "
+            "gradient of these very records, clipped or rescaled, looks like that, and so may that "
+            "of other records under an optimizer that this attack does not model; inspect them."
+        )
     return (
         f"Not matched: {ours} (a search that models the client reaches {percent(LEAST_MATCHED)}), "
         "so the update was made in a way that this attack does not model, or the search was too "

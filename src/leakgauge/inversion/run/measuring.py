@@ -40,7 +40,7 @@ from leakgauge.inversion.scoring import in_true_order, reordered, true_order
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.tableak.accuracy import cells_right, sure_cells
 from leakgauge.inversion.tableak.cells import same_cells
-from leakgauge.inversion.words import ASSUMED, KNOWN, LAYER, NAME
+from leakgauge.inversion.words import ALIGNED, ASSUMED, KNOWN, LAYER, NAME
 from leakgauge.results.measurements import (
     ACCUMULATED,
     SECONDS,
@@ -283,7 +283,12 @@ def measurements_of_update(
     for metric, value in others.items():
         if value is not None:
             one = Estimate(value, value, value, 1, unit=METRICS[metric].unit)
-            figures.append(replace(found, metric=metric, estimate=one, curve=None, seconds=0.0))
+            own = details
+            if metric == MATCHED and received.aligned is not None:
+                own = {**details, ALIGNED: f"{received.aligned:.4f}"}
+            figures.append(
+                replace(found, metric=metric, estimate=one, details=own, curve=None, seconds=0.0)
+            )
     return tuple(figures)
 
 

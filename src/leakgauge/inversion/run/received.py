@@ -62,6 +62,7 @@ class Received:
         warnings: reasons why the update may not be what the attack assumes.
         seconds_per_iteration: time of an iteration, in seconds.
         matched: match of the records' update and the one that was sent; None without a search.
+        aligned: match of their directions; None likewise.
         assumed: what the attack assumed of the training, in words.
         label_residual: distance of counted labels from whole numbers, in records; None where labels
             were not counted.
@@ -81,6 +82,7 @@ class Received:
     warnings: tuple[str, ...]
     seconds_per_iteration: float
     matched: float | None = None
+    aligned: float | None = None
     assumed: tuple[str, ...] = ()
     label_residual: float | None = None
     certified: float | None = None
@@ -143,6 +145,7 @@ class PreparedUpdate:
             warnings=(*self.warnings, *found.notes),
             seconds_per_iteration=found.seconds_per_iteration,
             matched=None if found.matched is None else float(found.matched),
+            aligned=None if found.aligned is None else float(found.aligned),
             assumed=self.assumed,
             label_residual=self.label_residual,
             certified=None if found.certified is None else float(found.certified),

@@ -30,7 +30,7 @@ from leakgauge.inversion.search.checks import (
 from leakgauge.inversion.search.descent import descend
 from leakgauge.inversion.search.distances import UpdateDistance, distance_from, gradients_of
 from leakgauge.inversion.search.layer_weights import objective_of
-from leakgauge.inversion.search.objective import agreement, rescaled
+from leakgauge.inversion.search.objective import agreement, direction, rescaled
 from leakgauge.inversion.search.priors import total_variation
 from leakgauge.inversion.search.settings import SearchSettings, fading
 from leakgauge.inversion.search.simulate import LocalSteps
@@ -143,9 +143,13 @@ def reconstruct(
     with torch.no_grad():
         ours = gradients(x, labels)
         theirs = measure.nearest(ours, seen) if isinstance(measure, Between) else seen
-        matched = agreement(ours, theirs)
+        matched, aligned = agreement(ours, theirs), direction(ours, theirs)
     rebuilt = replace(
-        rebuilt, x=x, matched=matched, distance=lambda x, y: measure(gradients(x, y), seen)
+        rebuilt,
+        x=x,
+        matched=matched,
+        aligned=aligned,
+        distance=lambda x, y: measure(gradients(x, y), seen),
     )
     if not settings.rescale or rebuilt.restart_x is None or rebuilt.restart_labels is None:
         return rebuilt

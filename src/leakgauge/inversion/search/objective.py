@@ -257,6 +257,17 @@ def agreement(guess: Grads, observed: Grads) -> Tensor:
     return (1 - apart / size.clamp(min=torch.finfo(size.dtype).tiny)).clamp(min=0).sqrt()
 
 
+def direction(guess: Grads, observed: Grads) -> Tensor:
+    """Return how well a guess reproduces the direction of what was observed, ``[N]`` from 0 to 1.
+
+    It is the cosine, and 0 below: ``agreement`` with the best multiple of the guess.
+
+    >>> direction({"w": torch.tensor([[3.0, 4.0]])}, {"w": torch.tensor([[0.3, 0.4]])})
+    tensor([1.])
+    """
+    return (1 - Cosine()({name: guess[name] for name in observed}, observed)).clamp(0, 1)
+
+
 def rescaled(
     x: Tensor, gradients: Callable[[Tensor], Grads], seen: Grads, limits: Pair | None
 ) -> Tensor:

@@ -21,7 +21,7 @@ from leakgauge.inversion.search.distances import (
 )
 from leakgauge.inversion.search.engine import draw_starts, repeats, search
 from leakgauge.inversion.search.layer_weights import objective_of
-from leakgauge.inversion.search.objective import Cosine, agreement
+from leakgauge.inversion.search.objective import Cosine, agreement, direction
 from leakgauge.inversion.search.settings import SearchSettings
 from leakgauge.inversion.tableak.cells import hardened, relaxed
 from leakgauge.inversion.tableak.pooling import aligned, confidence_of, pooled
@@ -113,14 +113,15 @@ class TabLeak(Method):
         every = form(found.x[:, None] if found.restart_x is None else found.restart_x)
         x, confidence = _pool(every, found, schema)
         with torch.no_grad():
-            matched = agreement(update(x, labels.to(x.device)), sent)
+            ours = update(x, labels.to(x.device))
         return replace(
             found,
             x=x,
             snapshots=form(found.snapshots),
             restart_x=None,
             restart_labels=None,
-            matched=matched,
+            matched=agreement(ours, sent),
+            aligned=direction(ours, sent),
             confidence=confidence,
             distance=lambda x, y: measure(update(x, y.to(x.device)), sent),
         )
