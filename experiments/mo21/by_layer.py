@@ -6,11 +6,14 @@
 A row shows the mean over the seeds and half the width of a 95 % t interval. The share of the F-norm
 (Eq. 10) is over the layers of the network (Figure 8); the last column has the upper bound
 of I(X; T) over log2 N (Figure 9). R is the correlation of a measure with the AUROC, seed by seed.
+Where cells differ in the property alone, the last rows have the R of the V-information of one
+property with the AUROC of another (Figure 7).
 """
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +29,24 @@ from leakgauge.results.statistics import mean_estimate
 PRINTED = SENSITIVITIES[0]
 VARIED = ("rounds", "init", "lr", "snapshots", "all_gradients", "coordinates", "side")
 
-Cells = dict[str, list[list[Measurement]]]
-"""The measurements of each seed, by the words that describe a cell."""
+Seeds = dict[int, list[Measurement]]
+"""The measurements of a cell, by seed."""
+
+Cells = dict[str, dict[str, Seeds]]
+"""Cells by the words that describe all but their property, then by the property."""
 
 
 def read(folders: Iterable[Path]) -> Cells:
     """Return the measurements of all finished cells."""
-    cells: dict[str, dict[int, list[Measurement]]] = defaultdict(dict)
+    cells: Cells = defaultdict(lambda: defaultdict(dict))
     for folder in folders:
         for cell in sorted((folder / "cells").iterdir()):
             about: dict[str, Any] = yaml.safe_load((cell / "cell.yaml").read_text())
             of = about["identity"]["settings"]
-            words = f"{of['net']}, {of['data']}, task {of['label']}, property {of['secret']}, "
+            words = f"{of['net']}, {of['data']}, task {of['label']}, "
             words += ", ".join(f"{name} {of[name]}" for name in VARIED if of.get(name) is not None)
-            cells[words][of["seed"]] = read_measurements(cell)
-    return {words: [found[seed] for seed in sorted(found)] for words, found in cells.items()}
+            cells[words][of["secret"]][of["seed"]] = read_measurements(cell)
+    return cells
 
 
 def of_attack(found: Sequence[Measurement], metric: str, attack: str) -> dict[str, float]:
@@ -74,25 +80,51 @@ def print_attack(seeds: Sequence[Sequence[Measurement]], attack: str) -> None:
         columns += [shown([one[layer] for one in shares])] if layer in shares[0] else []
         print(f"  {attack:8} {layer:6} " + "  ".join(columns))
     for name, measure in (("V-information", bits), ("printed F-norm", norms)):
-        found = []
-        for one, auroc in zip(measure, aurocs, strict=True):
-            layers = [layer for layer in auroc if layer in one]
-            pair = pearson([one[layer] for layer in layers], [auroc[layer] for layer in layers])
-            found.append("none" if pair is None else f"{pair.r:.3f}")
+        found = [correlation(one, auroc) for one, auroc in zip(measure, aurocs, strict=True)]
         print(f"  {attack:8} R of {name}: {', '.join(found)}")
+
+
+def correlation(measure: Mapping[str, float], auroc: Mapping[str, float]) -> str:
+    """Return R over the layers that have both figures."""
+    layers = [layer for layer in auroc if layer in measure]
+    pair = pearson([measure[layer] for layer in layers], [auroc[layer] for layer in layers])
+    return "none" if pair is None else f"{pair.r:.3f}"
+
+
+def print_across(properties: Mapping[str, Seeds]) -> None:
+    """Print the R of one property's V-information with another's AUROC, seed by seed."""
+    for told, other in permutations(sorted(properties), 2):
+        seeds = sorted(properties[told].keys() & properties[other].keys())
+        for attack in sorted(attacks_of(properties[told][seeds[0]]) if seeds else ()):
+            found = [
+                correlation(
+                    of_attack(properties[told][seed], INFORMATION, attack),
+                    of_attack(properties[other][seed], AUROC, attack),
+                )
+                for seed in seeds
+            ]
+            names = f"V-information of {told} with the AUROC of {other}"
+            print(f"  {attack:8} R of the {names}: {', '.join(found)}")
+
+
+def attacks_of(found: Iterable[Measurement]) -> set[str]:
+    """Return the attacks that have an AUROC of some layer."""
+    return {one.adversary for one in found if one.metric.startswith(f"{AUROC}: ")}
 
 
 def main(folders: Sequence[Path]) -> None:
     """Print one table for each cell."""
-    for words, seeds in sorted(read(folders).items()):
-        print(f"{words}: {len(seeds)} seeds")
-        for metric in ("accuracy", BALANCED_ACCURACY):
-            values = [m.estimate.value for one in seeds for m in one if m.metric == metric]
-            print(f"  {metric} " + ", ".join(f"{value:.3f}" for value in values))
-        attacks = {m.adversary for m in seeds[0] if m.metric.startswith(f"{AUROC}: ")}
-        print("  attack   layer  AUROC, V-information (bits), share of the F-norm, I(X; T)/log2 N")
-        for attack in sorted(attacks):
-            print_attack(seeds, attack)
+    for words, properties in sorted(read(folders).items()):
+        for secret, by_seed in sorted(properties.items()):
+            seeds = [by_seed[seed] for seed in sorted(by_seed)]
+            print(f"{words}, property {secret}: {len(seeds)} seeds")
+            for metric in ("accuracy", BALANCED_ACCURACY):
+                values = [m.estimate.value for one in seeds for m in one if m.metric == metric]
+                print(f"  {metric} " + ", ".join(f"{value:.3f}" for value in values))
+            print("  attack   layer  AUROC, V-information (bits), share of F-norm, I(X; T)/log2 N")
+            for attack in sorted(attacks_of(seeds[0])):
+                print_attack(seeds, attack)
+        print_across(properties)
 
 
 if __name__ == "__main__":
