@@ -19,6 +19,7 @@ from leakgauge.guarantee.mechanism import Mechanism
 from leakgauge.guarantee.metrics import COORDINATES, DIFFERENCE, SHARED
 from leakgauge.guarantee.release import Hypotheses, ReleaseParts, pilot_releases
 from leakgauge.guarantee.statistic import SMALLEST, TINY, LikelihoodRatio
+from leakgauge.runs.checkpoint import Checkpoint
 
 PILOT = 64
 """Releases of a pilot."""
@@ -26,7 +27,7 @@ PILOT = 64
 FEWEST = 16
 """Smallest number of releases of a pilot; with larger gradients there is none."""
 
-MOST_BYTES = 2**29
+MOST_BYTES = 2**27
 """Memory of a pilot's releases, in bytes."""
 
 RIDGE = 1e-6
@@ -64,20 +65,29 @@ class PilotedRatio(LikelihoodRatio):
         return torch.cat([super().parts(released, expected), torch.stack(others, dim=2)], dim=2)
 
 
-def piloted(hypotheses: Hypotheses, mechanism: Mechanism, *, seed: int) -> PilotedRatio | None:
+def piloted(
+    hypotheses: Hypotheses,
+    mechanism: Mechanism,
+    *,
+    seed: int,
+    checkpoint: Checkpoint | None = None,
+) -> PilotedRatio | None:
     """Return the projections for the noise of a pilot under H0; None for too large gradients.
 
     Args:
         hypotheses: gradients under both hypotheses.
         mechanism: makes the releases.
         seed: seed of the noise.
+        checkpoint: keeps the releases of the pilot.
     """
     expected = flatten(hypotheses.expected).double()
     count = min(PILOT, MOST_BYTES // (expected.element_size() * expected.shape[1]))
     if count < FEWEST:
         return None
-    released = pilot_releases(hypotheses, mechanism, count, seed=seed, max_bytes=MOST_BYTES)
-    noise = flatten(released).double() - expected[:1]
+    released = pilot_releases(
+        hypotheses, mechanism, count, seed=seed, max_bytes=MOST_BYTES, checkpoint=checkpoint
+    )
+    noise = released.to(expected) - expected[:1]
     apart = expected[1:] - expected[:1]
     return PilotedRatio(
         [_unit(one) for one in (_by_coordinates(apart, noise), _by_shared(apart, noise))]

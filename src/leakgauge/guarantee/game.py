@@ -193,7 +193,7 @@ def audit_hypotheses(
     """
     pilot = None
     if type(statistic) is LikelihoodRatio and not isinstance(mechanism, _OURS):
-        pilot = piloted(hypotheses, mechanism, seed=seed)
+        pilot = piloted(hypotheses, mechanism, seed=seed, checkpoint=checkpoint)
     parts = make_releases(
         hypotheses,
         mechanism,

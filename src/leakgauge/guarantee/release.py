@@ -13,7 +13,7 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.gradients import per_example_gradients
-from leakgauge.gradients.flattening import norms
+from leakgauge.gradients.flattening import flatten, norms
 from leakgauge.guarantee.mechanism import Mechanism, ReleaseClaim, SeveralAtOnce
 from leakgauge.guarantee.pair import NeighbourPair
 from leakgauge.guarantee.statistic import Statistic
@@ -211,9 +211,15 @@ def make_releases(
 
 
 def pilot_releases(
-    hypotheses: Hypotheses, mechanism: Mechanism, count: int, *, seed: int, max_bytes: int
-) -> Grads:
-    """Return releases under H0 of their own, leaves ``[count, *p]``.
+    hypotheses: Hypotheses,
+    mechanism: Mechanism,
+    count: int,
+    *,
+    seed: int,
+    max_bytes: int,
+    checkpoint: Checkpoint | None = None,
+) -> Tensor:
+    """Return releases under H0 of their own, leaf after leaf ``[count, D]``.
 
     Args:
         hypotheses: gradients under both hypotheses.
@@ -221,14 +227,22 @@ def pilot_releases(
         count: number of releases.
         seed: seed of the noise.
         max_bytes: largest memory for the releases that are made at once.
+        checkpoint: keeps the releases.
 
     Raises:
         InputError: a release is not one finite gradient.
     """
-    names, batch = (seed, "pilot", 0), hypotheses.batch(0)
-    kept = Checkpoint(None)
-    made = [*_releases(mechanism, batch, range(count), names, max_bytes, kept)]
-    return {name: torch.cat([one[name] for one in made]) for name in batch}
+    kept = checkpoint or Checkpoint(None)
+    part = kept.part("pilot", after=digest_of(hypotheses.expected))
+    made: list[Tensor] = part.read() or []
+    left, names = range(sum(map(len, made)), count), (seed, "pilot", 0)
+    grads = hypotheses.batch(0)
+    for released in _releases(mechanism, grads, left, names, max_bytes, part):
+        made.append(flatten({name: released[name] for name in hypotheses.expected}).cpu())
+        if part.due:
+            part.keep(made)
+    part.keep(made)
+    return torch.cat(made)
 
 
 def _parts(

@@ -22,7 +22,7 @@ from leakgauge.tokens.sources import PairSource, PairSplit
 FITTED_ON = 1024
 """Largest number of gradients that a channel is fitted on."""
 
-EXACT = 1e-6
+ROUNDING = 1e-6
 """Smallest variance of a coordinate's noise, as a share of its mean square: rounding."""
 
 TEMPERATURES = tuple(4.0**power for power in range(-3, 9))
@@ -53,7 +53,7 @@ class Channel:
 
         >>> one = Channel(torch.ones(2), torch.ones(2))
         >>> one.scores(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 0.0]])).tolist()
-        [[0.0, -0.5]]
+        [[-0.0, -0.5]]
         """
         width = self.variance.sqrt()
         return -0.5 * torch.cdist(sent / width, known * self.gain / width) ** 2
@@ -78,7 +78,7 @@ def channels(sent: Tensor, known: Tensor) -> Iterator[Channel]:
         power = merged(square)
         gain = merged(product) / power.clamp(min=1e-300)
         left = merged((sent - gain * known).square().mean(0))
-        least = EXACT * (gain**2 * power)
+        least = ROUNDING * (gain**2 * power)
         positive = torch.where(least > 0, least, torch.ones_like(least))
         yield Channel(gain, torch.maximum(left, positive))
 

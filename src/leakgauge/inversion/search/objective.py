@@ -258,13 +258,7 @@ def agreement(guess: Grads, observed: Grads) -> Tensor:
 
 
 def direction(guess: Grads, observed: Grads) -> Tensor:
-    """Return how well a guess reproduces the direction of what was observed, ``[N]`` from 0 to 1.
-
-    It is the cosine, and 0 below: ``agreement`` with the best multiple of the guess.
-
-    >>> direction({"w": torch.tensor([[3.0, 4.0]])}, {"w": torch.tensor([[0.3, 0.4]])})
-    tensor([1.])
-    """
+    """Return the ``agreement`` of the best multiple of a guess, ``[N]``: the cosine, 0 below."""
     return (1 - Cosine()({name: guess[name] for name in observed}, observed)).clamp(0, 1)
 
 
