@@ -15,6 +15,7 @@ from leakgauge.gradients import MAX_BYTES
 from leakgauge.guarantee import DPSGDMechanism, LikelihoodRatio
 from leakgauge.guarantee.directions import DIRECTIONS, clearest, piloted
 from leakgauge.guarantee.game import AuditResult, audit_hypotheses
+from leakgauge.guarantee.mechanism import Mechanism
 from leakgauge.guarantee.metrics import COORDINATES, DIFFERENCE, SHARED
 from leakgauge.guarantee.release import Hypotheses, hypotheses_from, make_releases
 from leakgauge.guarantee.theory import NEAR
@@ -66,9 +67,13 @@ def hypotheses(seed: int = 0, values: int = 2) -> Hypotheses:
 
 
 def audited(noise: Noise, std: float, *, seed: int = 0, values: int = 2) -> AuditResult:
+    return audit(Own(noise), std, seed=seed, values=values)
+
+
+def audit(mechanism: Mechanism, std: float, *, seed: int = 0, values: int = 2) -> AuditResult:
     return audit_hypotheses(
         hypotheses(seed, values),
-        Own(noise),
+        mechanism,
         DPSGDMechanism(CLIP, std),
         LikelihoodRatio(),
         canary="",
@@ -134,22 +139,7 @@ def test_the_second_direction_is_that_of_the_inverse_variances() -> None:
 
 
 def test_mechanisms_of_this_package_need_no_pilot() -> None:
-    found = audit_hypotheses(
-        hypotheses(),
-        DPSGDMechanism(CLIP, 2.0),
-        DPSGDMechanism(CLIP, 2.0),
-        LikelihoodRatio(),
-        canary="",
-        attributes=1,
-        trials=200,
-        delta=DELTA,
-        near=NEAR,
-        releases=1,
-        confidence=0.99,
-        seed=0,
-        max_bytes=MAX_BYTES,
-    )
-    assert found.direction == ""
+    assert audit(DPSGDMechanism(CLIP, 2.0), 2.0).direction == ""
 
 
 @pytest.mark.slow
