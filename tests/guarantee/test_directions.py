@@ -12,7 +12,7 @@ from torch import Tensor
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads
 from leakgauge.gradients import MAX_BYTES
-from leakgauge.guarantee import DPSGDMechanism, LikelihoodRatio
+from leakgauge.guarantee import DPSGDMechanism, LikelihoodRatio, game
 from leakgauge.guarantee.directions import DIRECTIONS, clearest, piloted
 from leakgauge.guarantee.game import AuditResult, audit_hypotheses
 from leakgauge.guarantee.mechanism import Mechanism
@@ -50,29 +50,52 @@ def few_numbers(std: float) -> Noise:
     return lambda rng: std * torch.randn(20, generator=rng) @ mixed
 
 
+def left_out_with_an_offset(std: float) -> Noise:
+    """No noise on every other coordinate, where every release has the same large number."""
+    return lambda rng: left_out(std)(rng) + 4.0 * (1 - torch.arange(D) % 2)
+
+
+def uneven(std: float) -> Noise:
+    """Noise that is larger than promised in most coordinates."""
+    return lambda rng: std * torch.linspace(1, 3, D) * torch.randn(D, generator=rng)
+
+
+def shared_besides(std: float) -> Noise:
+    """The noise that is promised, and one number everywhere besides."""
+    return lambda rng: independent(std)(rng) + one_number(3 * std)(rng)
+
+
 @dataclass(frozen=True)
 class Own:
     """A mechanism of a user, which clips as it says."""
 
     noise: Noise
+    scale: Tensor | float = 1.0
 
     def __call__(self, grads: Grads, generator: torch.Generator) -> Grads:
         mean = DPSGDMechanism(CLIP, 1.0).clipped(grads)["w"].mean(dim=0)
-        return {"w": mean + self.noise(generator)}
+        return {"w": self.scale * mean + self.noise(generator).view_as(mean)}
 
 
-def hypotheses(seed: int = 0, values: int = 2) -> Hypotheses:
-    versions = {"w": 3 * torch.randn(values, D, generator=torch_stream(seed, "versions"))}
-    return hypotheses_from(versions, {"w": torch.zeros(0, D)}, DPSGDMechanism(CLIP, 1.0))
+def hypotheses(seed: int = 0, values: int = 2, shape: tuple[int, ...] = (D,)) -> Hypotheses:
+    versions = {"w": 3 * torch.randn(values, *shape, generator=torch_stream(seed, "versions"))}
+    return hypotheses_from(versions, {"w": torch.zeros(0, *shape)}, DPSGDMechanism(CLIP, 1.0))
 
 
 def audited(noise: Noise, std: float, *, seed: int = 0, values: int = 2) -> AuditResult:
     return audit(Own(noise), std, seed=seed, values=values)
 
 
-def audit(mechanism: Mechanism, std: float, *, seed: int = 0, values: int = 2) -> AuditResult:
+def audit(
+    mechanism: Mechanism,
+    std: float,
+    *,
+    seed: int = 0,
+    values: int = 2,
+    shape: tuple[int, ...] = (D,),
+) -> AuditResult:
     return audit_hypotheses(
-        hypotheses(seed, values),
+        hypotheses(seed, values, shape),
         mechanism,
         DPSGDMechanism(CLIP, std),
         LikelihoodRatio(),
@@ -91,13 +114,58 @@ def audit(mechanism: Mechanism, std: float, *, seed: int = 0, values: int = 2) -
 @pytest.mark.parametrize("values", [2, 4])
 @pytest.mark.parametrize(
     ("noise", "direction"),
-    [(left_out, COORDINATES), (less, COORDINATES), (one_number, SHARED), (few_numbers, SHARED)],
+    [
+        (left_out, COORDINATES),
+        (left_out_with_an_offset, COORDINATES),
+        (less, COORDINATES),
+        (one_number, SHARED),
+        (few_numbers, SHARED),
+    ],
 )
 def test_noise_that_is_missing_or_shared_is_refuted(noise, direction: str, values: int) -> None:
-    """Along the difference alone the same releases look as promised."""
     found = audited(noise(2.0), 2.0, values=values)
     assert found.violated
     assert found.direction == direction
+
+
+def test_without_a_pilot_nothing_is_found_against_most_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the pilot is for; along the difference chance may refute them, too."""
+    monkeypatch.setattr(game, "piloted", lambda *args, **settings: None)
+    found = [audited(noise(2.0), 2.0) for noise in (left_out, less, one_number, few_numbers)]
+    assert [one.violated for one in found] == [False] * 4
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_one_number_for_each_row_or_column_is_refuted(axis: int) -> None:
+    """They are more numbers than the pilot has releases, so its covariance does not show them."""
+    shape = (200, 30) if axis == 0 else (30, 200)
+    size = (200, 1) if axis == 0 else (1, 200)
+    own = Own(lambda rng: 2.0 * torch.randn(size, generator=rng).expand(shape).reshape(-1))
+    found = audit(own, 2.0, shape=shape)
+    assert found.violated
+    assert found.direction == SHARED
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_little_noise_where_releases_hardly_move_does_not_hide_less_noise_elsewhere(
+    seed: int,
+) -> None:
+    """Ten coordinates are scaled down with their noise, the others have half of theirs."""
+    scale = torch.where(torch.arange(D) < 10, 0.01, 1.0)
+    std = torch.where(torch.arange(D) < 10, 0.02, 1.0)
+    own = Own(lambda rng: std * torch.randn(D, generator=rng), scale)
+    assert audit(own, 2.0, seed=seed).violated
+
+
+@pytest.mark.parametrize(("noise", "direction"), [(uneven, COORDINATES), (shared_besides, SHARED)])
+def test_a_correct_mechanism_that_is_read_elsewhere_is_not_refuted(
+    noise: Callable[[float], Noise], direction: str
+) -> None:
+    found = [audited(noise(0.5), 0.5, seed=seed) for seed in range(8)]
+    assert {one.direction for one in found} == {direction}
+    assert not any(one.violated for one in found)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -143,7 +211,11 @@ def test_mechanisms_of_this_package_need_no_pilot() -> None:
 
 
 @pytest.mark.slow
-def test_correct_mechanisms_are_refuted_as_rarely_as_the_confidence_says() -> None:
+@pytest.mark.parametrize("noise", [independent, shared_besides])
+def test_correct_mechanisms_are_refuted_as_rarely_as_the_confidence_says(
+    noise: Callable[[float], Noise],
+) -> None:
+    """Noise that all coordinates share besides the promised one leaves nearly the promised mu."""
     trials = 300
-    wrong = sum(audited(independent(0.5), 0.5, seed=seed).violated for seed in range(trials))
+    wrong = sum(audited(noise(0.5), 0.5, seed=seed).violated for seed in range(trials))
     assert stats.binom.sf(wrong - 1, trials, 0.01) > 1e-3

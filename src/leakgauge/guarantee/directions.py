@@ -7,7 +7,6 @@ leave out some coordinates, or add one number to several.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,11 +17,10 @@ from leakgauge.gradients.flattening import flatten
 from leakgauge.guarantee.mechanism import Mechanism
 from leakgauge.guarantee.metrics import COORDINATES, DIFFERENCE, SHARED
 from leakgauge.guarantee.release import Hypotheses, ReleaseParts, pilot_releases
+from leakgauge.guarantee.spec import PILOT
 from leakgauge.guarantee.statistic import SMALLEST, TINY, LikelihoodRatio
+from leakgauge.results.statistics import Floats
 from leakgauge.runs.checkpoint import Checkpoint
-
-PILOT = 64
-"""Releases of a pilot."""
 
 FEWEST = 16
 """Smallest number of releases of a pilot; with larger gradients there is none."""
@@ -33,30 +31,29 @@ MOST_BYTES = 2**27
 RIDGE = 1e-6
 """What is added to the variance of all directions, as a share of their mean."""
 
-CLEARLY = 1.25
-"""How many times as far another direction must tell the hypotheses apart to be read.
+CLEARLY = 2.0
+"""By how many standard errors another direction must tell the hypotheses further apart to be read.
 
-The directions are those of a noisy pilot, so with independent noise they tell less than the
-difference does.
+With independent noise the directions of a noisy pilot tell less than the difference does.
 """
 
-DIRECTIONS = (DIFFERENCE, COORDINATES, SHARED)
-"""Directions: the difference; with each coordinate by its noise; where shared noise is least."""
+DIRECTIONS = (DIFFERENCE, COORDINATES, SHARED, SHARED, SHARED)
+"""Directions: the difference; with each coordinate by its noise; where noise is least that the
+pilot shows as shared, that each row of a leaf shares, and that each column shares."""
 
 
 @dataclass(frozen=True, eq=False)
 class PilotedRatio(LikelihoodRatio):
-    """The projections of ``LikelihoodRatio``, and on the other ``DIRECTIONS``.
+    """The projections of ``LikelihoodRatio``, and those on the other ``DIRECTIONS``.
 
     Attributes:
-        others: unit directions of each new value ``[v, D]``, in the order of ``DIRECTIONS``.
+        others: unit directions of each new value ``[v, D]``: ``DIRECTIONS`` from the second on.
     """
 
     others: Sequence[Tensor]
-    name: ClassVar[str] = LikelihoodRatio.name
 
     def parts(self, released: Grads, expected: Grads) -> Tensor:
-        """Return the projections ``[n, v, 3]``."""
+        """Return the projections ``[n, v, 5]``."""
         apart = flatten(released).double() - flatten(expected)[:1].double()
         # No matrix product: its rounding depends on how many rows come at once.
         others = [
@@ -87,33 +84,60 @@ def piloted(
     released = pilot_releases(
         hypotheses, mechanism, count, seed=seed, max_bytes=MOST_BYTES, checkpoint=checkpoint
     )
-    noise = released.to(expected) - expected[:1]
-    apart = expected[1:] - expected[:1]
+    # Noise is what differs between releases; what all of them add is none.
+    noise = released.to(expected)
+    noise -= noise.mean(dim=0)
+    apart = {name: (leaf[1:] - leaf[:1]).double() for name, leaf in hypotheses.expected.items()}
+    flat = flatten(apart)
     return PilotedRatio(
-        [_unit(one) for one in (_by_coordinates(apart, noise), _by_shared(apart, noise))]
+        [
+            _unit(one)
+            for one in (
+                _by_coordinates(flat, noise),
+                _by_shared(flat, noise),
+                flatten({name: _within(leaf, columns=False) for name, leaf in apart.items()}),
+                flatten({name: _within(leaf, columns=True) for name, leaf in apart.items()}),
+            )
+        ]
     )
 
 
 def clearest(parts: ReleaseParts) -> tuple[ReleaseParts, str]:
     """Return the parts along one direction, and its name.
 
-    It is that of the difference, unless another one tells the hypotheses clearly further apart. The
-    noise is that of the releases under H0 that choose, so those that are judged have no say.
+    It is that of the difference, unless another one tells the hypotheses clearly further apart, as
+    the releases that choose show. So those that are judged have no say.
 
     Args:
         parts: parts of ``PilotedRatio``.
     """
-    spread = parts.chosen[0].std(axis=0)
-    reach = np.abs(parts.shifts)
-    ratios = (reach / np.maximum(spread, np.maximum(TINY * reach, SMALLEST))).mean(axis=0)
-    best = int(ratios.argmax())
-    at = best if ratios[best] > CLEARLY * ratios[0] else 0
+    told = _told_apart(parts)
+    best, error = int(told.argmax()), np.sqrt(2 / len(parts.chosen[1]))
+    at = best if told[best] > told[0] + CLEARLY * error else 0
     one = slice(at, at + 1)
     chosen, judged = (
         (null[..., one], other[..., one]) for null, other in (parts.chosen, parts.judged)
     )
     shifts = parts.shifts[:, one]
     return replace(parts, chosen=chosen, judged=judged, shifts=shifts), DIRECTIONS[at]
+
+
+def _told_apart(parts: ReleaseParts) -> Floats:
+    """Return how far each part moves between the hypotheses ``[k]``, over the spread of its noise.
+
+    A mechanism may move its releases less than it claims, so a shift counts as far as the releases
+    have it.
+    """
+    null, other = parts.chosen
+    told = np.zeros(parts.shifts.shape[1])
+    for at, shift in enumerate(parts.shifts):
+        own = other[parts.values[0] == at + 1, at]
+        if len(own):
+            reach, spread = np.abs(shift), null[:, at].std(axis=0)
+            moved = (own.mean(axis=0) - null[:, at].mean(axis=0)) * np.sign(shift)
+            floor = np.maximum(TINY * reach, SMALLEST)
+            told += len(own) * np.clip(moved, -reach, reach) / np.maximum(spread, floor)
+    return np.abs(told) / len(other)
 
 
 def _by_coordinates(apart: Tensor, noise: Tensor) -> Tensor:
@@ -137,6 +161,17 @@ def _by_shared(apart: Tensor, noise: Tensor) -> Tensor:
     shared: Tensor = torch.linalg.solve(system, noise @ apart.T)
     removed: Tensor = shared.T @ noise
     return apart - removed
+
+
+def _within(apart: Tensor, *, columns: bool) -> Tensor:
+    """Return the differences of a leaf ``[v, *p]`` without the mean of each row, or column.
+
+    A mechanism that draws one number for each row adds nothing there. A leaf of one dimension is
+    one column; it has no rows and is left out.
+    """
+    axes = list(range(1, apart.dim()))
+    over = axes[:1] if columns else axes[1:]
+    return apart - apart.mean(dim=over, keepdim=True) if over else torch.zeros_like(apart)
 
 
 def _unit(directions: Tensor) -> Tensor:

@@ -238,7 +238,7 @@ def pilot_releases(
     left, names = range(sum(map(len, made)), count), (seed, "pilot", 0)
     grads = hypotheses.batch(0)
     for released in _releases(mechanism, grads, left, names, max_bytes, part):
-        made.append(flatten({name: released[name] for name in hypotheses.expected}).cpu())
+        made.append(flatten(released).cpu())
         if part.due:
             part.keep(made)
     part.keep(made)
@@ -287,7 +287,9 @@ def _releases(
     if isinstance(mechanism, SeveralAtOnce):
         for first in range(0, len(trials), size):
             some = trials[first:][:size]
-            yield mechanism.several(grads, [torch_stream(*names, at, device=device) for at in some])
+            rngs = [torch_stream(*names, at, device=device) for at in some]
+            released = mechanism.several(grads, rngs)
+            yield {name: released[name] for name in grads}
         return
     several: list[Grads] = []
     for trial in trials:

@@ -24,10 +24,13 @@ QUESTION = "guarantee"
 RANDOM, CRAFTED = "random", "crafted"
 CANARIES = (RANDOM, CRAFTED, *(f"{CRAFTED}-{domain}" for domain in get_args(Domain)))
 STATISTICS = ("likelihood-ratio", "norm")
-MECHANISMS = ("dpsgd", "opacus")
+DPSGD = "dpsgd"
+MECHANISMS = (DPSGD, "opacus")
 UNITS, RELATIONS = ("client", "record"), ("replace", "add")
 CLIP, NOISE = 2.0, 0.1
 """Default DP-SGD of an audit (that of the ``dpsgd`` defense)."""
+PILOT = 64
+"""Releases of a pilot, which show the noise of a mechanism of others."""
 
 
 @dataclass(frozen=True, kw_only=True)

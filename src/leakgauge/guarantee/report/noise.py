@@ -3,19 +3,20 @@
 from leakgauge.guarantee.filter import is_filter
 from leakgauge.guarantee.metrics import COORDINATES, SHARED
 from leakgauge.guarantee.report.audited import AuditedGuarantee
-from leakgauge.guarantee.spec import MECHANISMS
+from leakgauge.guarantee.spec import DPSGD, PILOT
 
 
 def assumed_of_noise(audited: AuditedGuarantee) -> str:
-    """Return what is assumed of a mechanism of a user's own; empty for those that are known."""
+    """Return what is assumed of the noise of others' code; empty for mechanisms of leakgauge."""
     name = str(audited.settings["mechanism"])
-    if name in MECHANISMS or is_filter(name):
+    if name == DPSGD or is_filter(name):
         return ""
     if audited.direction:
         return (
             " Each release is read as one number. A pilot looked for coordinates with less noise "
-            "than others, and for noise that several share; what it cannot show, such as noise "
-            "that depends on the record, goes unseen."
+            f"than others, and for noise that many share: of fewer than {PILOT} numbers, or of one "
+            "for each row or column of a layer. Noise of more numbers, and noise that depends on "
+            "the record, may go unseen."
         )
     return (
         " Each release is read as one number, which assumes independent noise in every coordinate: "

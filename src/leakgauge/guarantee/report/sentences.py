@@ -5,13 +5,7 @@ import math
 from leakgauge.core.numbers import rounded_up
 from leakgauge.defenses.claims import SERVED, Claim, sensitivity_for
 from leakgauge.guarantee.filter import claim_of, is_filter
-from leakgauge.guarantee.metrics import (
-    EPSILON,
-    GAUSSIAN,
-    GAUSSIAN_TEST,
-    LAPLACE_TEST,
-    TRAINING,
-)
+from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN, GAUSSIAN_TEST, LAPLACE_TEST, TRAINING
 from leakgauge.guarantee.report.audited import AuditedGuarantee
 from leakgauge.guarantee.report.noise import along, assumed_of_noise
 from leakgauge.guarantee.report.titles import EXACTLY, UPPER
@@ -157,15 +151,25 @@ def _outcome(audited: AuditedGuarantee) -> str:
     if audited.violated:
         return (
             f"{VIOLATED}: {_BY[audited.deciding]}, the releases mean an epsilon of at least "
-            f"{short(audited.shown)}, more than is promised for this record. A correct mechanism "
-            f"gives this verdict in at most {_percent(1 - _confidence(audited))} of 100 audits; "
-            f"repeat with another --seed.{along(audited)}"
+            f"{short(audited.shown)}, more than is promised for this record.{_of_worst(audited)} A "
+            "correct mechanism gives this verdict in at most "
+            f"{_percent(1 - _confidence(audited))} of 100 audits; repeat with another --seed."
+            f"{along(audited)}"
         )
     what = "the promise" if audited.claimed is None else "what follows from the noise"
     return (
         f"The audit found nothing against {what}. This is not a proof: another record may "
         f"show more, and {largest_words(audited, audited.deciding)}.{along(audited)}"
         f"{assumed_of_noise(audited)}"
+    )
+
+
+def _of_worst(audited: AuditedGuarantee) -> str:
+    if audited.shown > audited.promised:
+        return ""
+    return (
+        f" The promise for the worst one, {short(audited.promised)}, is not refuted: the noise may "
+        "keep it, and is not the noise that the mechanism claims."
     )
 
 
