@@ -1,6 +1,7 @@
 """Kept updates with a planted leak or none, through the command."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,18 @@ def test_single_records_are_rebuilt_in_every_round(tmp_path: Path) -> None:
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "let the clients train with it" in page
     assert "--defense" not in page, "this command has no such option"
+
+
+def test_clipped_updates_are_matched_in_direction(tmp_path: Path) -> None:
+    """Steps of a fiftieth of the rate that the configuration names, as after a clip."""
+    smaller = replace(ONE_STEP, rounds=1, optimizer=partial(torch.optim.SGD, lr=0.002))
+    name = single_records(tmp_path, smaller)
+    search = ("--method", "inverting-gradients", "--iterations", 60, "--restarts", 1)
+    words = ("--ask", "reconstruction", "--local-optimizer", "sgd", *search)
+    found = asked(tmp_path, name, *words)["reconstruction"]
+    assert found["matched"]["value"] < 0.1
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "Matched in direction to" in page
 
 
 @pytest.mark.slow

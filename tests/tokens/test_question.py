@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -220,8 +221,30 @@ def test_no_leakage_is_found_only_where_an_oracle_finds_none(
 def test_an_oracle_that_could_have_missed_a_clear_leak_recognises_nothing_for_sure(
     low: float, high: float, saw
 ) -> None:
-    found = {"estimate": vars(Estimate((low + high) / 2, low, high, 100)), "most": 3.5}
-    assert saw in seeing._told({4: found}, "").items()
+    assert saw in seeing._told({4: oracle_found(low, high)}, []).items()
+
+
+def oracle_found(low: float, high: float) -> dict[str, Any]:
+    return {"estimate": vars(Estimate((low + high) / 2, low, high, 100)), "most": 3.5}
+
+
+@pytest.mark.parametrize(
+    ("steps", "refused", "saw", "says"),
+    [
+        ([(-0.02, 0.12), (0.07, 0.09)], [], ORACLE_SEES, "sub-epoch 1"),
+        ([(-0.01, 0.06), (-0.6, 0.6)], [], ORACLE_UNKNOWN, "sub-epoch 1"),
+        ([(-0.01, 0.06), (-0.02, 0.05)], [], ORACLE_BLIND, "sub-epoch 0"),
+        ([(-0.01, 0.06)], ["there are 70 records"], ORACLE_UNKNOWN, "since there are 70 records"),
+        ([(0.3, 0.4)], ["there are 70 records"], ORACLE_SEES, "sub-epoch 0"),
+        ([(-0.3, -0.1), (-0.01, 0.02)], [], ORACLE_UNKNOWN, "worse than a guess"),
+    ],
+)
+def test_an_oracle_is_blind_only_if_it_is_at_every_checkpoint(
+    steps: list[tuple[float, float]], refused: list[str], saw, says: str
+) -> None:
+    told = seeing._told({at: oracle_found(*one) for at, one in enumerate(steps)}, refused)
+    assert saw in told.items()
+    assert says in told[ORACLE]
 
 
 @pytest.mark.parametrize(

@@ -142,16 +142,17 @@ def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
 def doubtful_details(measurements: Sequence[Measurement], metric: Metric) -> dict[str, str]:
     """Return the details of a figure's mean over seeds, with all that limits a verdict of no leak.
 
-    They are those of the first figure, with each detail of ``metric.blind`` that any figure has,
-    and the largest of the smallest planted leaks that were seen.
+    They are those of the first figure with a detail of ``metric.blind``, else of the first one,
+    with the largest of the smallest planted leaks that were seen.
 
     Args:
         measurements: the same figure of runs that differ in their seed; at least one.
         metric: its traits.
     """
-    found = dict(measurements[0].details)
-    for one in measurements:
-        found |= dict(each for each in metric.blind if each in one.details.items())
+    doubtful = (
+        one for one in measurements if any(each in one.details.items() for each in metric.blind)
+    )
+    found = dict(next(doubtful, measurements[0]).details)
     seen = [one.details[metric.planted] for one in measurements if metric.planted in one.details]
     if seen:
         found[metric.planted] = NONE_SEEN if NONE_SEEN in seen else max(seen, key=float)

@@ -15,7 +15,7 @@ from leakgauge.tokens.words import QUESTION
 
 NOT_KNOWN = (
     "the critic learned nothing, sees no planted leak, or finds nothing where an adversary that "
-    "knows the batches does, so what it could see is not known"
+    "knows the batches recognises them or may do so, so what it could see is not known"
 )
 
 LIMITS = (

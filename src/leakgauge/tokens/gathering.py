@@ -57,6 +57,7 @@ class Gathering:
         width: largest number of kept values of each layer's gradient and of the features.
         defense: defense of the clients.
         pairs: number of gathered pairs, if the defense or interacting records rule out fresh ones.
+        chosen: number of coordinates of each longer gradient that are kept besides its sketch.
 
     Raises:
         InputError: a number is not above 0.
@@ -68,6 +69,7 @@ class Gathering:
     width: int = WIDTH
     defense: Defense | None = None
     pairs: int = GATHERED
+    chosen: int = 0
 
     def __post_init__(self) -> None:
         require_count(self.batch_size, "batch size")
@@ -133,7 +135,7 @@ def oracle_parts(
 
     An oracle knows the model, the records of each batch and the defense, and not what the defense
     drew. It computes the gradients without the defense, and under the defense with draws of its
-    own.
+    own. Besides the sketches of long gradients it reads as many of their coordinates as they are.
 
     Args:
         task: as for ``checkpoint_parts``, like all other arguments.
@@ -145,9 +147,9 @@ def oracle_parts(
     Returns:
         The pairs as sent, and the same pairs for each way of the oracle.
     """
+    how = replace(how, chosen=how.width)
     sent = checkpoint_parts(task, params, data, how, seed=seed)
-    defense = how.defense or none()
-    if _are_means(defense):
+    if _are_means(how.defense or none()):
         return sent, [sent]
     rows = _dealt(data, how.batch_size, seed)
     task = _without_running_statistics(task)
@@ -205,7 +207,7 @@ def _pools(
     task: Task, params: Params, data: Dataset, how: Gathering, rows: Sequence[Tensor], seed: int
 ) -> Iterator[PooledPairs]:
     factoring = Factoring.start(task, params, data.x[:2], data.y[:2], layers=list(how.layers))
-    sketches = Sketches(how.width, seed)
+    sketches = Sketches(how.width, seed, how.chosen)
     for own in rows:
         kept: list[Pairs] = []
         most = len(own)
@@ -242,7 +244,7 @@ def _gathered(
     noise: int | None = None,
 ) -> Iterator[FixedPairs]:
     """Yield the parts; ``noise`` is the seed of the defense's draws, by default ``seed``."""
-    sketches, defense = Sketches(how.width, seed), how.defense or none()
+    sketches, defense = Sketches(how.width, seed, how.chosen), how.defense or none()
     noise = seed if noise is None else noise
     known = {one.name: one.parameters for one in walk(task, data.x[:2])}
     names = {name: known[name] for name in how.layers}

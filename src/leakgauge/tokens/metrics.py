@@ -19,7 +19,7 @@ MODEL = "model"
 IGNORANT = ("iterations of the critic", "0")
 """The detail of a figure for which a constant critic did best."""
 
-BLIND = (IGNORANT, ORACLE_SEES, ORACLE_UNKNOWN)
+DOUBTFUL = (IGNORANT, ORACLE_SEES, ORACLE_UNKNOWN)
 """Details of figures without a leak that do not say what their critic could have seen."""
 
 RANKS_BOUND, RANKS_GAP = "bound_ranks_attack", "gap_ranks_attack"
@@ -49,7 +49,7 @@ def sees_nothing(details: Mapping[str, str]) -> bool:
     A constant critic did best, it sees no planted leak, or it finds nothing where an oracle does,
     or may do.
     """
-    return any(one in details.items() for one in BLIND) or smallest_seen(details) == math.inf
+    return any(one in details.items() for one in DOUBTFUL) or smallest_seen(details) == math.inf
 
 
 def of_critic(figure: str, token: str, estimator: str) -> str:
@@ -79,9 +79,9 @@ _FAMILIES = {
         _unbounded("Largest held-out bound", "nats"),
         headline=True,
         tabled=True,
-        blind=BLIND,
-        blind_why="the critic learned nothing, or finds nothing where the gradients of batches "
-        "differ, so it shows no limit; use more records",
+        blind=DOUBTFUL,
+        blind_why="the critic learned nothing, or finds nothing where an adversary that knows the "
+        "batches recognises them or may do so, so it shows no limit; use more records",
         planted=SMALLEST_SEEN,
     ),
     PLACEBO: _unbounded("Bound of the placebo", "nats"),

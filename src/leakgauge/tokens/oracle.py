@@ -5,8 +5,9 @@ and compares it with the one that was sent. If the oracle recognises batches, th
 whatever a critic finds.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -31,15 +32,22 @@ TEMPERATURES = tuple(4.0**power for power in range(-3, 9))
 
 @dataclass(frozen=True, eq=False)
 class Channel:
-    """What a defense does to gradients, as a gain and Gaussian noise of each coordinate.
+    """What a defense does to gradients: an offset, a gain and Gaussian noise of each coordinate.
 
     Attributes:
+        offset: means of the gradients that were sent and of the candidates ``[2, p]``.
         gain: gain of each coordinate ``[p]``.
         variance: variance of its noise ``[p]``.
+        signed: whether each gradient is sent with either sign at random.
+        sizes: lengths of the layers whose gradients have length 1 each, as of a defense that sends
+            sizes at random; empty for gradients as they are.
     """
 
+    offset: Tensor
     gain: Tensor
     variance: Tensor
+    signed: bool = False
+    sizes: tuple[int, ...] = ()
 
     def scores(self, sent: Tensor, known: Tensor) -> Tensor:
         """Return the log-likelihood of each gradient under each candidate, up to a constant.
@@ -51,36 +59,65 @@ class Channel:
         Returns:
             Scores ``[K, C]``.
 
-        >>> one = Channel(torch.ones(2), torch.ones(2))
+        >>> one = Channel(torch.zeros(2, 2), torch.ones(2), torch.ones(2))
         >>> one.scores(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 0.0]])).tolist()
         [[-0.0, -0.5]]
         """
         width = self.variance.sqrt()
-        return -0.5 * torch.cdist(sent / width, known * self.gain / width) ** 2
+        ours, theirs = _sized(sent, self.sizes), _sized(known, self.sizes)
+        ours = (ours - self.offset[0]) / width
+        theirs = (theirs - self.offset[1]) * self.gain / width
+        found = -0.5 * torch.cdist(ours, theirs) ** 2
+        return (
+            torch.logaddexp(found, -0.5 * torch.cdist(-ours, theirs) ** 2) if self.signed else found
+        )
 
 
-def channels(sent: Tensor, known: Tensor) -> Iterator[Channel]:
+def channels(sent: Tensor, known: Tensor, sizes: Sequence[int]) -> Iterator[Channel]:
     """Yield channels from candidates' gradients to those that were sent, by least squares.
 
-    The first has a gain and a variance of each coordinate. The second shares both, and so needs
-    fewer gradients to be fitted on.
+    Gains and variances are those of each coordinate, or shared by a layer or by all, which needs
+    fewer gradients to be fitted on. Each is fitted to gradients as they are, and to those of length
+    1 in each layer; with the signs of all gradients kept, and unknown.
 
     Args:
         sent: gradients that were sent ``[n, p]``.
         known: gradients of the same batches, as an oracle computes them ``[n, p]``.
+        sizes: numbers of coordinates of the layers, p together.
     """
-    product, square = (sent * known).mean(0), known.square().mean(0)
-    merges: tuple[Callable[[Tensor], Tensor], ...] = (
-        lambda one: one,
-        lambda one: one.mean().expand_as(one),
-    )
-    for merged in merges:
-        power = merged(square)
-        gain = merged(product) / power.clamp(min=1e-300)
-        left = merged((sent - gain * known).square().mean(0))
-        least = ROUNDING * (gain**2 * power)
-        positive = torch.where(least > 0, least, torch.ones_like(least))
-        yield Channel(gain, torch.maximum(left, positive))
+    for kept, lengths in product((True, False), ((), tuple(sizes))):
+        ours, theirs = _sized(sent, lengths), _sized(known, lengths)
+        if kept:
+            offset = torch.stack([ours.mean(0), theirs.mean(0)])
+        else:
+            # The sign of each gradient that was sent is unknown, and so is the offset.
+            offset = ours.new_zeros(2, ours.shape[1])
+            ours = ours * (ours * theirs).sum(1, keepdim=True).sign()
+        ours, theirs = ours - offset[0], theirs - offset[1]
+        products, square = (ours * theirs).mean(0), theirs.square().mean(0)
+        for parts in ([1] * len(square), [*sizes], [len(square)]):
+            power = _shared(square, parts)
+            gain = _shared(products, parts) / power.clamp(min=1e-300)
+            left = _shared((ours - gain * theirs).square().mean(0), parts)
+            least = ROUNDING * (gain**2 * power)
+            positive = torch.where(least > 0, least, torch.ones_like(least))
+            variance = torch.maximum(left, positive)
+            yield Channel(offset, gain, variance, not kept, lengths)
+
+
+def _sized(gradients: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Return gradients ``[n, p]`` with length 1 in each layer; as they are without sizes."""
+    if not sizes:
+        return gradients
+    parts = torch.split(gradients, [*sizes], dim=1)
+    return torch.cat([torch.nn.functional.normalize(one, dim=1) for one in parts], dim=1)
+
+
+def _shared(values: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Return values ``[p]`` with the mean of each part in its places."""
+    if len(sizes) == len(values):
+        return values
+    return torch.cat([one.mean().expand_as(one) for one in torch.split(values, [*sizes])])
 
 
 def oracle_information(
@@ -105,13 +142,12 @@ def oracle_information(
     """
     measure, fits = InfoNCE(), []
     for one in known:
-        drawn = (
-            source.draw(FITTED_ON, torch_stream(seed, "oracle", "fit"))
+        ours, theirs = (
+            source.draw(FITTED_ON, torch_stream(seed, "oracle", "fit")).gradients
             for source in (sent.fitting, one.fitting)
         )
-        ours, theirs = (_joined(pairs.gradients) for pairs in drawn)
-        require(bool(ours.isfinite().all() and theirs.isfinite().all()), "a gradient is not finite")
-        fits += [(one, channel) for channel in channels(ours, theirs)]
+        sizes = [leaf.shape[1] for leaf in ours.values()]
+        fits += [(one, channel) for channel in channels(_joined(ours), _joined(theirs), sizes)]
 
     def found(source: PairSource, candidates: PairSource, channel: Channel) -> list[list[Tensor]]:
         """Return the scores of each group by block."""
@@ -148,4 +184,6 @@ def oracle_information(
 
 
 def _joined(gradients: Mapping[str, Tensor]) -> Tensor:
-    return torch.cat([*gradients.values()], dim=1).double()
+    joined = torch.cat([*gradients.values()], dim=1).double()
+    require(bool(joined.isfinite().all()), "a gradient is not finite")
+    return joined

@@ -98,7 +98,9 @@ def tables(measurements: Sequence[Measurement]) -> list[UpdateTable]:
         clients = {name.removeprefix(start): m for name, m in over_all.items() if start in name}
         extra = {name: m for name, m in over_all.items() if name != metric and ": " not in name}
         each = [one for one in mine if one.metric.partition(": ")[0] == MATCHED]
-        worst = min(each, key=lambda one: one.estimate.value, default=None)
+        # The mean of a single update is equal, and says nothing of its direction.
+        order = sorted(each, key=lambda one: not isinstance(one.round, int))
+        worst = min(order, key=lambda one: one.estimate.value, default=None)
         found.append(UpdateTable(ask, metric, over_all[metric], cells, extra, worst, clients))
     return found
 

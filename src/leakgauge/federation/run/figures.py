@@ -24,7 +24,7 @@ from leakgauge.federation.run.rebuilding import RebuiltUpdate
 from leakgauge.federation.run.searching import method
 from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
-from leakgauge.inversion.words import ASSUMED
+from leakgauge.inversion.words import ALIGNED, ASSUMED
 from leakgauge.results.measurements import ACCUMULATED, CellContext, Estimate, Measurement
 from leakgauge.results.roc import auroc
 from leakgauge.results.scores import ADVANTAGE, AUROC
@@ -61,10 +61,9 @@ def measurements_of(prepared: FederationPrepared, found: UpdateResults) -> list[
         for metric in dict.fromkeys(name for each in figures.values() for name in each):
             known = {one: each[metric] for one, each in figures.items() if metric in each}
             made.append(_mean(make(ask, metric, ACCUMULATED, *_of_all(known.values())), found))
-            made += [
-                make(ask, of_client(metric, one.client), one.number, *figure)
-                for one, figure in known.items()
-            ]
+            for one, figure in known.items():
+                shown = make(ask, of_client(metric, one.client), one.number, *figure)
+                made.append(_aligned(shown, found.rebuilt[one]) if metric == MATCHED else shown)
     made += _over_rounds(prepared, found, make)
     made += [make(PROPERTY, PROPERTY_RIGHT, ACCUMULATED, *one) for one in _right(prepared, found)]
     return made
@@ -73,6 +72,13 @@ def measurements_of(prepared: FederationPrepared, found: UpdateResults) -> list[
 def _of_all(figures: Collection[Figure]) -> Figure:
     estimates, chances = zip(*figures, strict=True)
     return mean_of(estimates), float(np.mean(chances))
+
+
+def _aligned(one: Measurement, rebuilt: RebuiltUpdate) -> Measurement:
+    """Return the match of an update with that of its direction alone."""
+    if rebuilt.aligned is None:
+        return one
+    return replace(one, details={**one.details, ALIGNED: f"{rebuilt.aligned:.4f}"})
 
 
 def _mean(one: Measurement, found: UpdateResults) -> Measurement:

@@ -46,6 +46,7 @@ class RebuiltUpdate:
         labels: as inferred ``[B]``.
         warnings: why the update may not mean what the search takes it for.
         matched: match of the records' update and the one that was sent; None without a search.
+        aligned: match of their directions; None likewise.
         assumed: what the search assumed of the training, in words.
         starts: mean PSNR of the records of each start ``[R]``, in dB; empty if the truth is
             unknown.
@@ -59,6 +60,7 @@ class RebuiltUpdate:
     labels: NDArray[np.int64]
     warnings: tuple[str, ...]
     matched: float | None = None
+    aligned: float | None = None
     assumed: tuple[str, ...] = ()
     starts: Floats = field(default_factory=lambda: np.zeros(0))
 
@@ -73,6 +75,7 @@ class RebuiltUpdate:
             "loss": self.loss,
             "warnings": list(self.warnings),
             "matched": self.matched,
+            "aligned": self.aligned,
             "assumed": list(self.assumed),
         }
         return {**arrays, "labels": labels}, {**about, "count": len(self.x)}
@@ -123,7 +126,6 @@ def rebuild(
         *assumed_statistics(statistics, update.steps),
     )
     scored = _scored(prepared, one, received, seed)
-    about = received.warnings, received.matched, tuple(filter(None, assumed))
     return RebuiltUpdate(
         scored.x,
         scored.truth,
@@ -131,7 +133,10 @@ def rebuild(
         scored.guess,
         received.loss,
         labels,
-        *about,
+        received.warnings,
+        received.matched,
+        received.aligned,
+        tuple(filter(None, assumed)),
         starts=scored.starts,
     )
 
@@ -197,5 +202,14 @@ def from_arrays(kept: Kept) -> RebuiltUpdate:
     arrays, about = kept
     x, truth = (torch.from_numpy(arrays[name]) for name in ("x", "truth"))
     figures = arrays["psnr"], about["guess"], about["loss"]
-    said = tuple(about["warnings"]), about["matched"], tuple(about["assumed"])
-    return RebuiltUpdate(x, truth, *figures, arrays["labels"], *said, arrays["starts"])
+    return RebuiltUpdate(
+        x,
+        truth,
+        *figures,
+        arrays["labels"],
+        tuple(about["warnings"]),
+        about["matched"],
+        about["aligned"],
+        tuple(about["assumed"]),
+        arrays["starts"],
+    )

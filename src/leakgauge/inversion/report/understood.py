@@ -60,9 +60,9 @@ def matched_sentence(matched: Measurement) -> str:
         return f"Matched: {ours}."
     if aligned is not None and float(aligned) >= LEAST_MATCHED:
         return (
-            f"Matched in direction to {percent(float(aligned))}, and not in size: {ours}. The "
-            "gradient of these very records, clipped or rescaled, looks like that, and so may that "
-            "of other records under an optimizer that this attack does not model; inspect them."
+            f"Matched in direction to {percent(float(aligned))}, and not in size: {ours}. A "
+            "clipped or rescaled gradient of these records has this direction. Other records may "
+            "give it, too, under an optimizer that this attack does not model. Look at the records."
         )
     return (
         f"Not matched: {ours} (a search that models the client reaches {percent(LEAST_MATCHED)}), "

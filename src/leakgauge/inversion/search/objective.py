@@ -14,7 +14,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError, nearest, require, require_choice
 from leakgauge.core.types import Grads
-from leakgauge.gradients.flattening import alike, flat_leaf
+from leakgauge.gradients.flattening import alike, flat_leaf, norms
 from leakgauge.gradients.walk import by_layer
 from leakgauge.inversion.double_backward.products import products, squares
 
@@ -258,8 +258,13 @@ def agreement(guess: Grads, observed: Grads) -> Tensor:
 
 
 def direction(guess: Grads, observed: Grads) -> Tensor:
-    """Return the ``agreement`` of the best multiple of a guess, ``[N]``: the cosine, 0 below."""
-    return (1 - Cosine()({name: guess[name] for name in observed}, observed)).clamp(0, 1)
+    """Return the ``agreement`` of the best multiple of a guess, ``[N]``: the cosine, 0 below.
+
+    >>> direction({"w": torch.tensor([[3.0]])}, {"w": torch.tensor([[0.0]])})
+    tensor([0.])
+    """
+    cosine = 1 - Cosine()({name: guess[name] for name in observed}, observed)
+    return cosine.clamp(0, 1) * (norms(observed) > 0)
 
 
 def rescaled(

@@ -44,7 +44,7 @@ def level_of_peak(peak: Measurement | None, placebo: Measurement | None) -> Leve
 
     Without a leak it is inconclusive if the critic learned nothing: the noise of a constant critic
     says nothing about what a critic could have seen. So it is if the critic does not see a planted
-    leak of ``CLEAR_NATS``, or if an oracle recognises batches by their gradients.
+    leak of ``CLEAR_NATS``, or if an oracle recognises batches by their gradients or may do so.
     """
     if peak is None:
         return "unknown"

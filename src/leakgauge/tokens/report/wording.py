@@ -120,13 +120,14 @@ def of_oracle(details: Mapping[str, str]) -> str:
     """Return sentences on what an oracle finds where a critic finds no leak."""
     found, saw = details.get(ORACLE, ""), details.get(ORACLE_SAW)
     who = "an adversary that knows the model and the candidate batches"
+    channel = "takes the defense for an offset, a factor and Gaussian noise"
     if saw == ORACLE_SEES[1]:
         return (
-            f"But {who} recognises batches by their gradients: {found}. So the "
+            f"{who.capitalize()} recognises batches by their gradients: {found}. So the "
             f"gradients leak, and the critic has not learned how. {FEWER}"
         )
     if saw == ORACLE_BLIND[1]:
-        return f"{who.capitalize()} does not recognise them either: {found}."
+        return f"{who.capitalize()} and {channel} does not recognise them either: {found}. {FEWER}"
     if saw == ORACLE_UNKNOWN[1]:
         return f"Whether {who} recognises them is not known: {found}."
     return FEWER

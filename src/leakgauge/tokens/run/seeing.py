@@ -13,7 +13,7 @@ from leakgauge.results.statistics import at_most
 from leakgauge.runs.parts import Kept, each_once
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder, digest_of
-from leakgauge.tokens.gathering import oracle_parts, roomy_records
+from leakgauge.tokens.gathering import GATHERED, oracle_parts, roomy_records
 from leakgauge.tokens.oracle import oracle_information
 from leakgauge.tokens.run.measuring import gathering, private_records, smallest_planted
 from leakgauge.tokens.run.preparing import TokensPrepared
@@ -31,7 +31,7 @@ from leakgauge.tokens.words import (
 
 Details = Mapping[str, str]
 
-ROOMY = 2
+SPARE = 2
 """Times the records above which held-out figures are not low, so that the interval is narrow."""
 
 GROUP = 32
@@ -97,6 +97,8 @@ def what_is_seen(
         lambda left: {name: checks[name].run for name in left},
         partial(progress.step, f"{QUESTION}: checking what could be seen"),
         workers=workers,
+        # Sums and chosen coordinates of each layer, of three gatherings.
+        memory=3 * 2 * 4 * GATHERED * prepared.spec.width * (len(prepared.layers) + 1),
     )
     found: dict[str, Details] = {}
     for text in quiet:
@@ -107,7 +109,7 @@ def what_is_seen(
             if one.of_oracle and name in parts
         }
         planted = [dict(parts[name][1]) for name, one in own.items() if not one.of_oracle]
-        why = next((refused[name] for name in own if name in refused), "")
+        why = [refused[name] for name in own if name in refused]
         found[text] = {**_told(oracle, why), **(planted[0] if planted else {})}
     return found
 
@@ -116,7 +118,7 @@ def _oracle(prepared: TokensPrepared, at: ModelCheckpoint) -> Kept | str:
     """Return what an oracle finds at a checkpoint, or why it cannot be evaluated."""
     spec = prepared.spec
     with one_thread():
-        few = replace(spec, records=min(spec.records, ROOMY * roomy_records(spec.batch_size)))
+        few = replace(spec, records=min(spec.records, SPARE * roomy_records(spec.batch_size)))
         data = private_records(replace(prepared, spec=few))
         seed = derive(spec.seed, QUESTION, "oracle")
         try:
@@ -134,19 +136,40 @@ def _planted(prepared: TokensPrepared, at: ModelCheckpoint, peak: Peak) -> Kept:
     return {}, smallest_planted(prepared, at, token=peak.token, method=peak.method, ends=ends)
 
 
-def _told(by_step: Mapping[int, Mapping[str, Any]], why: str) -> Details:
-    """Return what an oracle finds at most, as details; ``why`` says why nothing is known."""
-    if not by_step:
-        return {**dict([ORACLE_UNKNOWN]), ORACLE: f"it cannot be evaluated, since {why}"}
-    step = max(by_step, key=lambda one: (by_step[one]["estimate"]["value"], -one))
-    most = by_step[step]["most"]
-    found = at_most(widened(Estimate(**by_step[step]["estimate"]), len(by_step)), most)
-    text = (
-        f"it finds {found.value:.3f} nats ({found.low:.3f} to {found.high:.3f}) of at most "
+def _told(by_step: Mapping[int, Mapping[str, Any]], refused: Sequence[str]) -> Details:
+    """Return what an oracle finds at the checkpoint that decides, as details.
+
+    It is blind only if it is at every checkpoint.
+
+    Args:
+        by_step: what it finds at each checkpoint where it can be evaluated.
+        refused: why it cannot be, for each other checkpoint.
+    """
+    looks = len(by_step) + len(refused)
+    found = {
+        step: at_most(widened(Estimate(**one["estimate"]), looks), one["most"])
+        for step, one in by_step.items()
+    }
+    if found:
+        step = max(found, key=lambda one: (found[one].low, -one))
+        if round(found[step].low, 3) > 0:  # as printed
+            return {**dict([ORACLE_SEES]), ORACLE: _figure(by_step, found, step)}
+    if refused:
+        return {**dict([ORACLE_UNKNOWN]), ORACLE: f"it cannot be evaluated, since {refused[0]}"}
+    step = max(found, key=lambda one: (found[one].high, -one))
+    text = _figure(by_step, found, step)
+    if found[step].high > CLEAR_NATS:
+        return {**dict([ORACLE_UNKNOWN]), ORACLE: f"{text}, and more records would narrow that"}
+    if any(one.high < 0 for one in found.values()):
+        return {**dict([ORACLE_UNKNOWN]), ORACLE: f"{text}, worse than a guess"}
+    return {**dict([ORACLE_BLIND]), ORACLE: text}
+
+
+def _figure(
+    by_step: Mapping[int, Mapping[str, Any]], found: Mapping[int, Estimate], step: int
+) -> str:
+    one, most = found[step], by_step[step]["most"]
+    return (
+        f"it finds {one.value:.3f} nats ({one.low:.3f} to {one.high:.3f}) of at most "
         f"{most:.3f}, at sub-epoch {step}"
     )
-    if found.low > 0:
-        return {**dict([ORACLE_SEES]), ORACLE: text}
-    if found.high <= CLEAR_NATS:
-        return {**dict([ORACLE_BLIND]), ORACLE: text}
-    return {**dict([ORACLE_UNKNOWN]), ORACLE: f"{text}, and more records would narrow that"}
