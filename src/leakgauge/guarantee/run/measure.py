@@ -76,8 +76,8 @@ def _assumed(result: AuditResult) -> dict[str, str]:
     """Return what holds for the figures of a result, as a measurement keeps it."""
     odd = {ODD: f"the scores are not those of {result.law} noise"} if result.odd else {}
     other = {} if result.theory.neighbours else {APART: "the audited pair are no neighbours"}
-    along = {DIRECTION: result.direction} if result.direction else {}
-    return {**(TURNED if result.turned else {}), **odd, **other, **along}
+    read = {DIRECTION: result.direction} if result.direction else {}
+    return {**(TURNED if result.turned else {}), **odd, **other, **read}
 
 
 def values_in_details(values: tuple[str, ...]) -> dict[str, str]:
