@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leakgauge.core.checks import InputError
-from leakgauge.inversion.search.objective import Cosine, LayerWeighted, SquaredError
+from leakgauge.inversion.search.objective import Cosine, LayerWeighted, SquaredError, direction
 from leakgauge.inversion.search.priors import total_variation
 from leakgauge.inversion.search.settings import SCHEDULES, factor
 from support.references import inversion as reference
@@ -186,3 +186,9 @@ def test_schedules_known_values() -> None:
     assert factor("step-down", 70, 80) == pytest.approx(1e-3)
     assert factor("cosine", 20, 80) == pytest.approx((1 + math.sqrt(0.5)) / 2)
     assert factor("cosine", 0, 80, warmup=4) == 0.25
+
+
+def test_the_direction_is_the_cosine_and_an_update_of_zeros_has_none() -> None:
+    guess = {"w": torch.tensor([[3.0, 4.0], [3.0, 4.0], [3.0, 4.0]])}
+    observed = {"w": torch.tensor([[6.0, 0.0], [-3.0, -4.0], [0.0, 0.0]])}
+    assert direction(guess, observed).tolist() == pytest.approx([0.6, 0.0, 0.0])

@@ -54,7 +54,7 @@ UNKNOWN = "the package of this question does not say it"
 
 LIMITS = (
     "The card is about the run that it names: these data, this training, these adversaries.",
-    "A test that finds nothing is evidence against the attacks that were played, and no others.",
+    "A test that finds nothing is evidence against the attacks that were run, and no others.",
     "An interval that holds chance is no proof of safety; compare the smallest detectable leak.",
     "Names of NIST AI 100-2 and EDPB Opinion 28/2024 are as commonly mapped. A card is no legal "
     "assessment.",

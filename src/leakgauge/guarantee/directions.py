@@ -106,7 +106,7 @@ def clearest(parts: ReleaseParts) -> tuple[ReleaseParts, str]:
     """Return the parts along one direction, and its name.
 
     It is that of the difference, unless another one tells the hypotheses clearly further apart, as
-    the releases that choose show. So those that are judged have no say.
+    the releases that choose show. Those that are evaluated have no influence on it.
 
     Args:
         parts: parts of ``PilotedRatio``.

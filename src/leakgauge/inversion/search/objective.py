@@ -258,11 +258,7 @@ def agreement(guess: Grads, observed: Grads) -> Tensor:
 
 
 def direction(guess: Grads, observed: Grads) -> Tensor:
-    """Return the ``agreement`` of the best multiple of a guess, ``[N]``: the cosine, 0 below.
-
-    >>> direction({"w": torch.tensor([[3.0]])}, {"w": torch.tensor([[0.0]])})
-    tensor([0.])
-    """
+    """Return the ``agreement`` of the best multiple of a guess, ``[N]``: the cosine, or 0."""
     cosine = 1 - Cosine()({name: guess[name] for name in observed}, observed)
     return cosine.clamp(0, 1) * (norms(observed) > 0)
 
