@@ -205,9 +205,13 @@ def test_no_leakage_is_found_only_where_an_oracle_finds_none(
     )
     (course,) = courses(found.measurements)
     assert saw in course.peak.details.items()
-    (row,) = section(found, QUESTION, Path()).rows
+    shown = section(found, QUESTION, Path())
+    (row,) = shown.rows
     assert row.level == level
+    assert row.text.startswith(f"The defense is `noise:std={noise}`. No leak is found")
     assert said in row.text
+    assert "-0." not in row.text, "a minus is no hyphen"
+    assert shown.untried == "", "a defense was tried"
     metric = METRICS[course.peak.metric]
     assert is_blind(course.peak, metric) == (saw == ORACLE_SEES)
     (finding,) = assessment(found, Path()).findings

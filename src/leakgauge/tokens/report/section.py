@@ -101,6 +101,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         lines=lines(answer),
         missing=answer.missing,
         warnings=[*run.warnings, *useless_models(learned)],
+        untried="" if any(one.is_defended for one in found) else Section.untried,
         caveat=ONE_TRAINING,
         next_command=next_command(with_fixes(run), question),
         nav=[(f"{at}-{anchor}", text) for anchor, text in _NAV],

@@ -1,6 +1,7 @@
 """The meaning of the figures, in sentences for non-specialist readers."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -58,6 +59,8 @@ def verdict(course: Course, level: Level) -> str:
     if one is None:
         return "No critic was evaluated on held-out batches."
     text = _found(one, level)
+    if course.is_defended:
+        text = f"The defense is `{course.defense}`. {text}"
     modes = one.details.get(IN_EVALUATION)
     if modes is None:
         return text
@@ -118,7 +121,8 @@ def _could_have_seen(one: Measurement) -> str:
 
 def of_oracle(details: Mapping[str, str]) -> str:
     """Return sentences on what an oracle finds where a critic finds no leak."""
-    found, saw = details.get(ORACLE, ""), details.get(ORACLE_SAW)
+    found = re.sub(r"-(?=\d)", "\u2212", details.get(ORACLE, ""))
+    saw = details.get(ORACLE_SAW)
     who = "an adversary that knows the model and the candidate batches"
     channel = "takes the defense for an offset, a factor and Gaussian noise"
     if saw == ORACLE_SEES[1]:
