@@ -175,7 +175,7 @@ def oracle_information(
         stopping = found(sent.stopping, one.stopping, channel)
         for each in TEMPERATURES:
             now = value(stopping, each).value
-            if now > best:
+            if now > best + ROUNDING:  # rounding chooses no later channel
                 chosen, temperature, best = (one, channel), each, now
     blocks = found(sent.reporting, chosen[0].reporting, chosen[1])
     limit = measure.limit(max(len(one) for block in blocks for one in block))

@@ -137,7 +137,14 @@ def _planted(prepared: TokensPrepared, at: ModelCheckpoint, peak: Peak) -> Kept:
 
 
 def _told(by_step: Mapping[int, Mapping[str, Any]], refused: Sequence[str]) -> Details:
-    """Return what an oracle finds at the checkpoint that decides, as details.
+    """Return what an oracle finds at the checkpoint that decides, as details."""
+    return dict(_decided(by_step, refused))
+
+
+def _decided(
+    by_step: Mapping[int, Mapping[str, Any]], refused: Sequence[str]
+) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return whether an oracle recognises batches, and its figure at the checkpoint that decides.
 
     It is blind only if it is at every checkpoint.
 
@@ -153,16 +160,16 @@ def _told(by_step: Mapping[int, Mapping[str, Any]], refused: Sequence[str]) -> D
     if found:
         step = max(found, key=lambda one: (found[one].low, -one))
         if round(found[step].low, 3) > 0:  # as printed
-            return {**dict([ORACLE_SEES]), ORACLE: _figure(by_step, found, step)}
+            return ORACLE_SEES, (ORACLE, _figure(by_step, found, step))
     if refused:
-        return {**dict([ORACLE_UNKNOWN]), ORACLE: f"it cannot be evaluated, since {refused[0]}"}
+        return ORACLE_UNKNOWN, (ORACLE, f"it cannot be evaluated, since {refused[0]}")
     step = max(found, key=lambda one: (found[one].high, -one))
     text = _figure(by_step, found, step)
     if found[step].high > CLEAR_NATS:
-        return {**dict([ORACLE_UNKNOWN]), ORACLE: f"{text}, and more records would narrow that"}
+        return ORACLE_UNKNOWN, (ORACLE, f"{text}, and more records would narrow that")
     if any(one.high < 0 for one in found.values()):
-        return {**dict([ORACLE_UNKNOWN]), ORACLE: f"{text}, worse than a guess"}
-    return {**dict([ORACLE_BLIND]), ORACLE: text}
+        return ORACLE_UNKNOWN, (ORACLE, f"{text}, worse than a guess")
+    return ORACLE_BLIND, (ORACLE, text)
 
 
 def _figure(
